@@ -1,0 +1,1 @@
+"""Evidence in, verdict out: the offline half of llama-blackbox."""

@@ -1,0 +1,337 @@
+"""The typed payloads of Evidence. ``Evidence.kind`` is the ``KIND`` of one of these classes.
+
+Readers build a fact, ``to_evidence`` wraps it with its provenance, ``fact_of`` gets it back. Every
+field is optional on reading, so an older or newer writer never breaks a reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
+
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One stack frame, innermost first in a stack.
+
+    ``function`` is demangled C++ text as the tool printed it; ``offset`` is relative to the module's
+    load address; ``repeat`` is how many equal consecutive frames were folded into this one.
+    """
+
+    function: str | None = None
+    module: str | None = None
+    offset: int | None = None
+    build_id: str | None = None
+    ip: int | None = None
+    file: str | None = None
+    line: int | None = None
+    inlined: bool = False
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class CoreFact:
+    """What the notes of a core say without any symbol."""
+
+    KIND: ClassVar[str] = "core"
+    signal: int | None = None
+    si_code: int | None = None
+    fault_address: int | None = None  # None: unknown (for example a non-canonical pointer)
+    crashed_tid: int | None = None
+    pid: int | None = None
+    program: str | None = None  # NT_PRPSINFO name, cut to 15 characters by the kernel
+    exe: str | None = None
+    stack_pointer: int | None = None
+    instruction_pointer: int | None = None
+    threads: int = 0
+    cut: bool = False
+    build_ids: dict[str, str] = field(default_factory=dict)  # mapped file -> build-id, where readable
+    stack_overflow: bool = False
+
+
+@dataclass(frozen=True)
+class StackFact:
+    """One thread's frames and the rung of the ladder that read them."""
+
+    KIND: ClassVar[str] = "stack"
+    tid: int | None = None
+    name: str | None = None
+    crashed: bool = False
+    rung: str = "pasted"  # notes | eu-stack | stride | gdb | live | self-trace | pasted
+    frames: tuple[Frame, ...] = ()
+    complete: bool = False  # reaches clone, _start or main
+    live: bool = False  # the process was alive when this was taken
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> StackFact:
+        known = _known(cls, data)
+        known["frames"] = tuple(Frame(**_known(Frame, f)) for f in data.get("frames", ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class LoopFact:
+    """State of the server's queue loop at the moment of the core or snapshot.
+
+    ``phase`` is a phase id of the registry or "just-woken"; ``how`` says which witness gave it:
+    "flags" (the queue's own memory), "call-site" (argument of the sleep callback), "frames",
+    "registers". ``sleeping`` and ``time_last_task_ms`` (CLOCK_MONOTONIC ms) come from the queue's memory.
+    """
+
+    KIND: ClassVar[str] = "loop"
+    phase: str = "unknown"
+    how: tuple[str, ...] = ()
+    tid: int | None = None
+    sleeping: bool | None = None
+    stop_sleeping_requested: bool | None = None
+    time_last_task_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class KernelFact:
+    """One kernel line. ``shape``: segfault | gpf | invalid-opcode | divide-error | oom-kill | gpu-fault | other."""
+
+    KIND: ClassVar[str] = "kernel"
+    shape: str = "other"
+    name: str | None = None  # thread name or program name, at most 15 characters
+    tid: int | None = None  # a thread id, not necessarily the PID
+    address: int | None = None
+    ip: int | None = None
+    sp: int | None = None
+    error: int | None = None
+    object: str | None = None
+    object_offset: int | None = None
+    stack_overflow: bool = False
+
+
+@dataclass(frozen=True)
+class LogFact:
+    """One telling log line of the server.
+
+    ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
+    task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
+    restart-in-place. ``task_id`` and ``sleep_idle_seconds`` where the line names them.
+    """
+
+    KIND: ClassVar[str] = "log"
+    event: str = "other"
+    era: str | None = None  # F1..F6
+    task_id: int | None = None
+    route: str | None = None
+    port: str | None = None  # router child
+    build: str | None = None
+    model: str | None = None
+    value: float | None = None
+    status: int | None = None
+
+
+@dataclass(frozen=True)
+class AbortFact:
+    """Text a dying server prints itself. ``shape``: ggml-assert | ggml-abort | wake-reload | exception |
+    cuda | gpu-oom | alloc | terminate | stack-smash | malloc."""
+
+    KIND: ClassVar[str] = "abort"
+    shape: str = "ggml-abort"
+    message: str | None = None
+    file: str | None = None
+    line: int | None = None
+    exception: str | None = None
+
+
+@dataclass(frozen=True)
+class ExitFact:
+    """How a process ended. ``by``: waitpid | systemd | docker | router | shell; ``result`` is systemd's."""
+
+    KIND: ClassVar[str] = "exit"
+    by: str = "waitpid"
+    signal: int | None = None
+    code: int | None = None
+    result: str | None = None
+    requested: bool = False  # a stop was asked for before the end
+    oom: bool = False
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class ProbeFact:
+    """One HTTP probe by the collector. ``status`` None: no answer within ``timeout`` seconds."""
+
+    KIND: ClassVar[str] = "probe"
+    route: str = ""
+    status: int | None = None
+    seconds: float | None = None
+    timeout: float | None = None
+    is_sleeping: bool | None = None
+    requests_processing: int | None = None
+    requests_deferred: int | None = None
+
+
+@dataclass(frozen=True)
+class SocketFact:
+    """One ESTABLISHED client connection of the server as the kernel sees it (TCP_INFO, server side).
+
+    Milliseconds count back from the sample. A stranded request has bytes received, the last data
+    received later than the last data sent, and nothing sent back since.
+    """
+
+    KIND: ClassVar[str] = "socket"
+    peer: str | None = None
+    bytes_received: int | None = None
+    bytes_sent: int | None = None
+    last_data_recv_ms: int | None = None
+    last_data_sent_ms: int | None = None
+    recv_queue: int | None = None
+    send_queue: int | None = None
+    unanswered: bool = False
+
+
+@dataclass(frozen=True)
+class AnswerFact:
+    """A recorded HTTP answer: ``expected`` tells whether it equals the answer of the awake server."""
+
+    KIND: ClassVar[str] = "answer"
+    route: str | None = None
+    status: int | None = None
+    error: str | None = None  # the server's own error text, without client content
+    expected: bool | None = None
+
+
+@dataclass(frozen=True)
+class MarkFact:
+    """A mark found in a binary that tells builds apart; ``affected`` None when it cannot tell."""
+
+    KIND: ClassVar[str] = "mark"
+    mark: str = ""
+    defect: str | None = None
+    affected: bool | None = None
+    build: str | None = None
+    build_id: str | None = None
+
+
+@dataclass(frozen=True)
+class SettingsFact:
+    """Effective settings of the server that matter here; secrets never stand in it."""
+
+    KIND: ClassVar[str] = "settings"
+    sleep_idle_seconds: int | None = None
+    args: tuple[str, ...] = ()
+    model: str | None = None
+    role: str | None = None  # standalone | router | child | hosted
+    metrics: bool | None = None
+    memory_poisoned: bool | None = None
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> SettingsFact:
+        known = _known(cls, data)
+        known["args"] = tuple(data.get("args", ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class ActionFact:
+    """Something the collector did on the host when told to (for example released a stranded request)."""
+
+    KIND: ClassVar[str] = "action"
+    action: str = ""
+    outcome: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class ModelFileFact:
+    """State of the model file. ``state``: present | missing | replaced | cut | unreadable."""
+
+    KIND: ClassVar[str] = "model-file"
+    path: str | None = None
+    state: str = "present"
+    size: int | None = None
+    mtime: float | None = None
+
+
+Fact = (
+    CoreFact
+    | StackFact
+    | LoopFact
+    | KernelFact
+    | LogFact
+    | AbortFact
+    | ExitFact
+    | ProbeFact
+    | SocketFact
+    | AnswerFact
+    | MarkFact
+    | SettingsFact
+    | ActionFact
+    | ModelFileFact
+)
+FACT_TYPES: dict[str, type[Any]] = {
+    cls.KIND: cls
+    for cls in (
+        CoreFact,
+        StackFact,
+        LoopFact,
+        KernelFact,
+        LogFact,
+        AbortFact,
+        ExitFact,
+        ProbeFact,
+        SocketFact,
+        AnswerFact,
+        MarkFact,
+        SettingsFact,
+        ActionFact,
+        ModelFileFact,
+    )
+}
+F = TypeVar("F")
+
+
+def _known(cls: type[Any], data: dict[str, Any]) -> dict[str, Any]:
+    names = {f.name for f in fields(cls)}
+    return {key: _tupled(value) for key, value in data.items() if key in names}
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def fact_of(evidence: Evidence, cls: type[F]) -> F | None:
+    """The payload as ``cls``, or None when the evidence is of another kind."""
+    if evidence.kind != getattr(cls, "KIND", None):
+        return None
+    data = dict(evidence.data)
+    maker = getattr(cls, "from_data", None)
+    if maker is not None:
+        made: F = maker(data)
+        return made
+    return cls(**_known(cls, data))
+
+
+def to_evidence(
+    fact: Fact,
+    *,
+    id: str,
+    source: str,
+    text: str,
+    trust: Trust,
+    wall: float | None = None,
+    mono: float | None = None,
+    elapsed: float | None = None,
+    incarnation: Incarnation | None = None,
+) -> Evidence:
+    """Wrap a fact with its provenance; fields left at None are not stored."""
+    data = {key: value for key, value in asdict(fact).items() if value is not None}
+    return Evidence(
+        id=id,
+        kind=fact.KIND,
+        source=source,
+        text=text,
+        trust=trust,
+        wall=wall,
+        mono=mono,
+        elapsed=elapsed,
+        incarnation=incarnation or Incarnation(),
+        data=data,
+    )

@@ -1,0 +1,1 @@
+"""Touches live hosts: sources, actions and the lab. Imports analyzers, never dashboards."""

@@ -1,0 +1,1 @@
+"""Hub and panels: show what analyzers concluded. Imports analyzers, never collector."""

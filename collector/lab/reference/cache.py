@@ -1,0 +1,75 @@
+"""The user's cache folder: where generated models and server environments are kept, by content."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from analyzers.errors import UserError
+
+APPLICATION = "llama-blackbox"
+
+
+def cache_folder(*parts: str) -> Path:
+    """``$XDG_CACHE_HOME/llama-blackbox/PARTS`` (``~/.cache`` when unset), made when missing.
+
+    Raises UserError when the folder cannot be made.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The base directory specification says a relative value must be ignored.
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    folder = root.joinpath(APPLICATION, *parts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the cache folder cannot be made ({error.strerror})",
+            where=str(folder),
+            remedy="free some space, or set XDG_CACHE_HOME to a folder you may write to",
+        ) from None
+    return folder
+
+
+def publish(target: Path, write: Callable[[Path], None]) -> Path:
+    """Let ``write`` fill a private file beside ``target`` and rename it into place once it is on disk.
+
+    A reader sees the old file, or the whole new one, and never a part of it.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(descriptor)
+    draft = Path(name)
+    try:
+        write(draft)
+        _to_disk(draft)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return target
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def exclusive(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold ``lock`` against every other process; ``waiting`` is called once when another one has it.
+
+    The kernel drops the lock with the process that holds it, so a killed builder never blocks the next.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(lock, flags, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,62 @@
+"""Starts xllamacpp's server: run as a script by the interpreter of a prepared environment.
+
+It stands alone: that environment holds the wheel and nothing of this project. One JSON object on
+the command line maps dotted CommonParams names to values; two names are its own, ``model`` (a path)
+and ``host``. Unknown names end it with status 2, as an old wheel may lack what a new one has.
+"""
+
+import json
+import signal
+import sys
+import threading
+from typing import Any
+
+import xllamacpp
+
+USAGE_STATUS = 2
+
+
+def _set(params: Any, name: str, value: Any) -> None:
+    *path, last = name.split(".")
+    holder = params
+    for part in path:
+        holder = getattr(holder, part)
+    present = getattr(holder, last)  # an unknown name is an error here, never a new attribute
+    if hasattr(type(present), "from_bytes") and hasattr(present, "name"):
+        value = type(present)(value)  # an enumeration: given as its number
+    setattr(holder, last, value)
+
+
+def parameters(wanted: dict[str, Any]) -> Any:
+    """CommonParams filled from ``wanted``; raises AttributeError for a name this wheel does not know."""
+    params = xllamacpp.CommonParams()
+    host = wanted.pop("host", "127.0.0.1")
+    if hasattr(params, "hostnames"):  # wheels since October 2026 listen on several
+        params.hostnames = [host]
+    else:
+        params.hostname = host
+    params.model.path = wanted.pop("model")
+    for name, value in wanted.items():
+        _set(params, name, value)
+    return params
+
+
+def main() -> int:
+    try:
+        params = parameters(json.loads(sys.argv[1]))
+    except AttributeError as error:
+        print(f"HOSTED this wheel does not know the parameter {error}", flush=True)
+        return USAGE_STATUS
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = xllamacpp.Server(params)
+    print("LISTEN", server.listening_address, flush=True)
+    stop.wait()
+    print("HOSTED stopping", flush=True)
+    del server
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

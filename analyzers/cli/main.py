@@ -1,0 +1,107 @@
+"""The dispatcher: finds the verb, runs it, and prints every problem once, as one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from analyzers.cli import registry
+from analyzers.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, UserError
+from analyzers.version import __version__
+
+INTERRUPTED = 130
+EXIT_STATUSES = (
+    (0, "a verdict (or the command did what it was asked)"),
+    (1, "the command ran and failed"),
+    (2, "the input or the command line cannot be used; one line says what, where, what to do"),
+    (3, "triage ran and the evidence does not decide"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit status."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    args = [arg for arg in args if arg != "--debug"]
+    try:
+        return _run(args)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return EXIT_OK
+    except Exception as problem:
+        if debug:
+            raise
+        return _report(problem)
+
+
+def _run(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return EXIT_OK
+    if args[0] == "--version":
+        print(f"llama-blackbox {__version__}")
+        return EXIT_OK
+    verb = registry.find(args[0])
+    app = verb.load()
+    result = app(args=args[1:], prog_name=f"llama-blackbox {verb.name}", standalone_mode=False)
+    return result if isinstance(result, int) else EXIT_OK
+
+
+def _report(problem: Exception) -> int:
+    if isinstance(problem, UserError):
+        _say(str(problem))
+        return problem.status
+    if _is_usage_error(problem):
+        _say(f"{_usage_message(problem)}; see llama-blackbox --help")
+        return EXIT_UNUSABLE
+    if type(problem).__name__ == "Abort":
+        return INTERRUPTED
+    _say(f"internal error: {type(problem).__name__} (this is our fault; run again with --debug for the details)")
+    return EXIT_FAILED
+
+
+def _is_usage_error(problem: Any) -> bool:
+    # typer carries its own copy of click in some versions, so the class cannot be named here
+    return hasattr(problem, "format_message") and hasattr(problem, "exit_code")
+
+
+def _usage_message(problem: Any) -> str:
+    return str(problem.format_message()).rstrip(".")
+
+
+def _say(line: str) -> None:
+    printable = "".join(c if c.isprintable() else "?" for c in line)
+    print(f"llama-blackbox: {printable}", file=sys.stderr)
+
+
+def _silence_stdout() -> None:
+    # the reader of our output went away; keep the interpreter from complaining at exit
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def help_text() -> str:
+    """The list of verbs; a verb whose extra is missing is shown with the line that installs it."""
+    lines = [
+        "Usage: llama-blackbox VERB [OPTIONS] …",
+        "",
+        "Flight recorder and crash forensics for llama.cpp's llama-server.",
+        "",
+        "Verbs:",
+    ]
+    for verb in registry.VERBS.values():
+        lines.append(f"  {verb.name:<9} {verb.help}")
+        if verb.missing:
+            lines.append(f"  {'':<9} not installed: {verb.install_line}")
+    lines += ["", "Options: --version, --debug (show the traceback of an error), VERB --help", "", "Exit statuses:"]
+    lines += [f"  {number}  {meaning}" for number, meaning in EXIT_STATUSES]
+    return "\n".join(lines)
+
+
+def entry() -> None:
+    """Console entry point."""
+    sys.exit(main())

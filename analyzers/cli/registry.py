@@ -1,0 +1,68 @@
+"""Verbs by name, loaded when used, so that no verb pays for another one's imports."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from analyzers.errors import UserError
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: where its typer application stands and which optional packages it needs."""
+
+    name: str
+    target: str  # "module:attribute" of a typer.Typer
+    help: str
+    extra: str | None = None
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Top-level packages of the extra that are not installed."""
+        return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
+
+    @property
+    def install_line(self) -> str:
+        return f"pip install 'llama-blackbox[{self.extra}]'"
+
+    def load(self) -> Any:
+        """The verb's typer application. Raises UserError when its extra is missing."""
+        if self.missing:
+            raise UserError(
+                f"the verb needs {', '.join(self.missing)}",
+                where=f"llama-blackbox {self.name}",
+                remedy=f"run: {self.install_line}",
+            )
+        module, _, attribute = self.target.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+
+LAB_PACKAGES = ("gguf", "httpx", "numpy", "psutil")
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb("triage", "analyzers.cli.verbs.triage:app", "say what happened, from cores, logs, journals, traces"),
+        Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
+        Verb(
+            "demo",
+            "collector.lab.demo.cli:app",
+            "crash and strand real servers, then diagnose them",
+            "lab",
+            LAB_PACKAGES,
+        ),
+    )
+}
+
+
+def find(name: str) -> Verb:
+    """The verb called ``name``. Raises UserError with the nearest names."""
+    if name in VERBS:
+        return VERBS[name]
+    near = get_close_matches(name, VERBS, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "see llama-blackbox --help"
+    raise UserError("there is no such verb", where=f"llama-blackbox {name[:40]!r}", remedy=hint)

@@ -49,6 +49,7 @@ class CoreFact:
     cut: bool = False
     build_ids: dict[str, str] = field(default_factory=dict)  # mapped file -> build-id, where readable
     stack_overflow: bool = False
+    fault_file: str | None = None  # mapped file that covers the fault address
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,10 @@ class LoopFact:
 
 @dataclass(frozen=True)
 class KernelFact:
-    """One kernel line. ``shape``: segfault | gpf | invalid-opcode | divide-error | oom-kill | gpu-fault | other."""
+    """One kernel line.
+
+    ``shape``: segfault | gpf | invalid-opcode | divide-error | oom-kill | gpu-fault | other.
+    """
 
     KIND: ClassVar[str] = "kernel"
     shape: str = "other"

@@ -1,0 +1,122 @@
+"""One death (or hang) and everything seen of it: the evidence of one incarnation, sorted by kind.
+
+The rules read a ``Case``; they never read files. Facts keep the evidence they came from, so every
+sentence of a verdict can name its witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from analyzers.contracts.evidence import Evidence, Trust
+from analyzers.contracts.facts import (
+    AbortFact,
+    ActionFact,
+    AnswerFact,
+    CoreFact,
+    ExitFact,
+    KernelFact,
+    LogFact,
+    LoopFact,
+    MarkFact,
+    ModelFileFact,
+    ProbeFact,
+    SettingsFact,
+    SocketFact,
+    StackFact,
+    fact_of,
+)
+from analyzers.verdict.reading import StackReading, read_stack
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class Seen(Generic[F]):
+    """A fact together with the evidence that carries it."""
+
+    fact: F
+    evidence: Evidence
+
+    @property
+    def id(self) -> str:
+        return self.evidence.id
+
+    @property
+    def forgeable(self) -> bool:
+        """True when a client could have written it."""
+        return self.evidence.trust is Trust.CLIENT
+
+
+@dataclass(frozen=True)
+class Case:
+    """All facts of one incident, in the order they were read."""
+
+    cores: tuple[Seen[CoreFact], ...] = ()
+    stacks: tuple[Seen[StackFact], ...] = ()
+    loops: tuple[Seen[LoopFact], ...] = ()
+    kernel: tuple[Seen[KernelFact], ...] = ()
+    log: tuple[Seen[LogFact], ...] = ()
+    aborts: tuple[Seen[AbortFact], ...] = ()
+    exits: tuple[Seen[ExitFact], ...] = ()
+    probes: tuple[Seen[ProbeFact], ...] = ()
+    sockets: tuple[Seen[SocketFact], ...] = ()
+    answers: tuple[Seen[AnswerFact], ...] = ()
+    marks: tuple[Seen[MarkFact], ...] = ()
+    settings: tuple[Seen[SettingsFact], ...] = ()
+    actions: tuple[Seen[ActionFact], ...] = ()
+    model_files: tuple[Seen[ModelFileFact], ...] = ()
+    readings: tuple[StackReading, ...] = field(default=(), compare=False)
+
+    @property
+    def crash(self) -> StackReading | None:
+        """The faulting thread's stack, from the most telling rung that has one."""
+        crashed = [reading for reading in self.readings if reading.stack.crashed]
+        return max(crashed, key=lambda reading: reading.rank, default=None)
+
+    @property
+    def loop(self) -> Seen[LoopFact] | None:
+        """The best statement about the queue loop: the queue's own memory outranks frames."""
+        known = [seen for seen in self.loops if seen.fact.phase != "unknown"]
+        return max(known, key=lambda seen: ("flags" in seen.fact.how, len(seen.fact.how)), default=None)
+
+    def events(self, *names: str) -> list[Seen[LogFact]]:
+        """Log events of these names, in order."""
+        return [seen for seen in self.log if seen.fact.event in names]
+
+
+_SLOTS: tuple[tuple[str, type], ...] = (
+    ("cores", CoreFact),
+    ("stacks", StackFact),
+    ("loops", LoopFact),
+    ("kernel", KernelFact),
+    ("log", LogFact),
+    ("aborts", AbortFact),
+    ("exits", ExitFact),
+    ("probes", ProbeFact),
+    ("sockets", SocketFact),
+    ("answers", AnswerFact),
+    ("marks", MarkFact),
+    ("settings", SettingsFact),
+    ("actions", ActionFact),
+    ("model_files", ModelFileFact),
+)
+
+
+def build_case(
+    evidence: Iterable[Evidence], reader: Callable[[Seen[StackFact]], StackReading] | None = None
+) -> Case:
+    """Sort evidence into a Case. Kinds this version does not know are left to the report alone."""
+    everything: Sequence[Evidence] = list(evidence)
+    slots = {name: tuple(_seen(everything, cls)) for name, cls in _SLOTS}
+    make = reader or (lambda seen: read_stack(seen.fact, seen.id))
+    return Case(**slots, readings=tuple(make(seen) for seen in slots["stacks"]))
+
+
+def _seen(evidence: Iterable[Evidence], cls: type[F]) -> Iterable[Seen[F]]:
+    for item in evidence:
+        fact = fact_of(item, cls)
+        if fact is not None:
+            yield Seen(fact, item)

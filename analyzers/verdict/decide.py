@@ -1,0 +1,48 @@
+"""The verdict pipeline: rules in order, first match wins; a failing rule becomes a note and sinks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analyzers.verdict import aborts, plain, stranded, unload
+from analyzers.verdict.case import Case
+from analyzers.verdict.ending import Ending, find_ending
+from analyzers.verdict.finding import Finding
+from analyzers.verdict.sleep import SleepStory, tell
+
+Rule = Callable[[Case, Ending, SleepStory], Finding | None]
+
+# Specific before general: what needs the most agreeing evidence comes first.
+RULES: tuple[Rule, ...] = (
+    plain.gpu_fault,
+    aborts.pid_one,
+    aborts.shutdown,
+    unload.stale_capture,
+    unload.unload_under_reader,
+    stranded.stranded,
+    unload.error_answer,
+    aborts.aborted,
+    unload.suspicion,
+    plain.stack_overflow,
+    plain.bus_error,
+    plain.simple_fault,
+    plain.killed,
+    plain.planned,
+    plain.exit_error,
+    plain.alive,
+)
+
+
+def decide(case: Case, notes: list[str] | None = None) -> Finding:
+    """The first rule that concludes, else UNDETERMINED with the list of what to collect."""
+    ending, story = find_ending(case), tell(case)
+    for rule in RULES:
+        try:
+            finding = rule(case, ending, story)
+        except Exception as problem:  # noqa: BLE001 - one broken rule must not hide the others' verdict
+            if notes is not None:
+                notes.append(f"rule {rule.__name__} failed: {type(problem).__name__}")
+            continue
+        if finding is not None:
+            return finding
+    return plain.undetermined(case, ending, story)

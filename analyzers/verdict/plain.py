@@ -1,0 +1,288 @@
+"""Rules for ends that sleep does not explain: faults, kills, exits; and for no end at all."""
+
+from __future__ import annotations
+
+import signal
+
+from analyzers.verdict.case import Case
+from analyzers.verdict.ending import STOP_SIGNALS, Ending
+from analyzers.verdict.finding import Ask, Finding
+from analyzers.verdict.sleep import SleepStory
+from analyzers.verdict.unload import CORE_ASK, LOG_ASK
+
+SIGSEGV, SIGBUS = int(signal.SIGSEGV), int(signal.SIGBUS)
+SIGKILL, SIGILL, SIGFPE = int(signal.SIGKILL), int(signal.SIGILL), int(signal.SIGFPE)
+GPU_WINDOW_S = 30.0  # a driver's report this close to the death outranks the application's own text
+EXIT_ASK = Ask(
+    "how the process ended",
+    "a memory fault prints nothing, so a log alone cannot tell a crash from a kill or a healthy server",
+    "systemctl show UNIT -p Result,ExecMainCode,ExecMainStatus; journalctl -k | grep -E 'segfault|traps|oom'",
+)
+
+
+def gpu_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """A driver's own report next to a death."""
+    reports = [seen for seen in case.kernel if seen.fact.shape == "gpu-fault" and not seen.forgeable]
+    deaths = [
+        s.evidence.mono for s in case.kernel if s.fact.shape != "gpu-fault" and s.evidence.mono is not None
+    ]
+    near = [
+        r
+        for r in reports
+        if not deaths or r.evidence.mono is None or abs(r.evidence.mono - deaths[0]) <= GPU_WINDOW_S
+    ]
+    if not near or not (ending.known or case.aborts):
+        return None
+    return Finding(
+        "GPU-FAULT",
+        "gpu",
+        story.phase,
+        "strong",
+        "The GPU driver reported a fault next to the server's end.",
+        reasons=("the driver's own line outranks what the application printed afterwards",),
+        witnesses=(near[0].id, *ending.witnesses),
+    )
+
+
+def stack_overflow(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """A stack overflow on a server that was awake, or whose recursion is not over the model."""
+    overflow = any(s.fact.stack_overflow for s in (*case.kernel, *case.cores))
+    crash = case.crash
+    deep = crash is not None and bool(crash.recursion)
+    if ending.signal != SIGSEGV or not (overflow or deep):
+        return None
+    request = crash is not None and crash.handler is not None and deep
+    reasons = [
+        "the fault lies just below the thread's stack pointer"
+        if overflow
+        else "one function calls itself without end"
+    ]
+    if crash is not None and crash.recursion:
+        reasons.append(f"{crash.recursion} stands {crash.depth:,} times on the stack")
+    reasons.append(_not_sleep(case, story))
+    asks = [] if crash is not None and case.loop else [CORE_ASK]
+    asks += [] if story.started or case.loop else [LOG_ASK]
+    return Finding(
+        "SEGV-STACK",
+        "request" if request else "unknown",
+        _phase(case, story),
+        "strong" if deep and (case.loop or story.started) else "weak",
+        "A thread ran out of stack" + (" on the content of a request." if request else "."),
+        handler=crash.handler if crash else None,
+        reasons=tuple(reasons),
+        witnesses=(*ending.witnesses, *((crash.id,) if crash else ())),
+        asks=tuple(asks),
+    )
+
+
+def bus_error(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """SIGBUS: a mapping whose file shrank."""
+    if ending.signal != SIGBUS:
+        return None
+    cut = [seen for seen in case.model_files if seen.fact.state in ("cut", "replaced", "missing")]
+    mapped = [s for s in case.cores if (s.fact.fault_file or "").endswith(".gguf")]
+    known = bool(cut or mapped)
+    reasons = ["the process ended by SIGBUS: memory that a file backs could not be read"]
+    if mapped:
+        reasons.append("the fault address lies inside the mapping of the model file")
+    if cut:
+        reasons.append(f"the model file is {cut[0].fact.state}")
+    return Finding(
+        "BUS",
+        "model-file" if known else "unknown",
+        _phase(case, story),
+        "strong" if known else "weak",
+        "The model file changed while the server had it mapped."
+        if known
+        else "A mapped file could not be read.",
+        handler=case.crash.handler if case.crash else None,
+        reasons=tuple(reasons),
+        witnesses=(*ending.witnesses, *(s.id for s in (*cut, *mapped))),
+        asks=()
+        if known
+        else (
+            Ask(
+                "the model file's size and time against those at load",
+                "a file cut under a mapping gives SIGBUS",
+                "ls -l --time-style=full-iso MODEL.gguf",
+            ),
+        ),
+    )
+
+
+_SIMPLE = {
+    SIGILL: ("ILL", "host", "The server ran an instruction that this CPU does not have."),
+    SIGFPE: ("FPE", "server", "An arithmetic fault ended the server."),
+    SIGSEGV: ("SEGV", "unknown", "A memory fault that nothing here ties to a sleep transition."),
+}
+
+
+def simple_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """SIGILL, SIGFPE and what is left of SIGSEGV."""
+    if ending.signal not in _SIMPLE:
+        return None
+    class_, cause, summary = _SIMPLE[ending.signal]
+    crash = case.crash
+    asks = [] if crash else [CORE_ASK]
+    asks += [] if story.started or case.loop else [LOG_ASK]
+    reasons = [f"the process ended by {signal.Signals(ending.signal).name}"]
+    if class_ == "SEGV":
+        reasons.append(_not_sleep(case, story))
+    return Finding(
+        class_,
+        cause,
+        _phase(case, story),
+        "strong" if class_ != "SEGV" and crash else "weak",
+        summary,
+        handler=crash.handler if crash else None,
+        reasons=tuple(reasons),
+        witnesses=(*ending.witnesses, *((crash.id,) if crash else ())),
+        asks=tuple(asks),
+    )
+
+
+def killed(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """SIGKILL: memory, supervisor, or somebody else."""
+    if ending.signal != SIGKILL:
+        return None
+    if ending.oom:
+        class_, cause, summary = "HOST-OOM", "memory", "The kernel killed the server because memory ran out."
+    elif ending.supervisor:
+        class_, cause, summary = (
+            "KILLED-BY-SUPERVISOR",
+            "supervisor",
+            f"The supervisor killed the server ({ending.supervisor}).",
+        )
+    else:
+        class_, cause, summary = "KILLED", "unknown", "Something sent SIGKILL to the server."
+    sure = class_ != "KILLED"
+    return Finding(
+        class_,
+        cause,
+        _phase(case, story),
+        "strong" if sure else "weak",
+        summary,
+        reasons=("the process ended by SIGKILL",),
+        witnesses=ending.witnesses,
+        asks=()
+        if sure
+        else (
+            Ask(
+                "the kernel log around that time",
+                "an out-of-memory kill looks like any SIGKILL",
+                "journalctl -k | grep -i oom",
+            ),
+        ),
+    )
+
+
+def planned(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """A stop that was asked for, or a clean exit."""
+    asked = ending.signal in STOP_SIGNALS or ending.requested or story.stop is not None
+    clean = ending.code == 0 and ending.signal is None
+    silent = ending.signal is None and ending.code is None and story.stop is not None and not ending.alive
+    if not (
+        (asked and ending.signal in (None, *STOP_SIGNALS) and ending.code in (None, 0, 130, 143)) or clean
+    ):
+        return None
+    if not (ending.known or silent):
+        return None
+    stop = (story.stop.id,) if story.stop else ()
+    return Finding(
+        "NO-FAULT",
+        "supervisor",
+        "stopping",
+        "strong",
+        "The server was told to stop and stopped.",
+        reasons=("the end was asked for" if asked else "the process exited by itself with status 0",),
+        witnesses=(*ending.witnesses, *stop),
+    )
+
+
+def exit_error(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """An error status, before or after the server was ready."""
+    if ending.signal is not None or ending.code in (None, 0):
+        return None
+    failed = [seen for seen in case.events("load-failed") if not seen.forgeable]
+    start = not story.started
+    return Finding(
+        "START-FAIL" if start else "EXIT-ERROR",
+        "unknown" if not failed else "model-file",
+        story.phase if not start else "loading",
+        "strong" if (start and failed) else "weak",
+        "The server never became ready." if start else "The server ended itself with an error status.",
+        reasons=(
+            f"exit status {ending.code}",
+            "the log shows no listening line" if start else "the server had been ready",
+        ),
+        witnesses=(*ending.witnesses, *(s.id for s in failed)),
+        asks=() if failed else (LOG_ASK,),
+    )
+
+
+def alive(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """The process answered after everything the log tells."""
+    if not ending.alive or case.aborts or any(s.fact.unanswered for s in case.sockets):
+        return None
+    answered = [seen for seen in case.probes if seen.fact.status == 200]
+    if not answered:
+        return None
+    slept = "; it slept and woke without harm" if story.slept else ""
+    return Finding(
+        "NO-FAULT",
+        "unknown",
+        story.phase,
+        "strong",
+        f"Nothing went wrong in this evidence{slept}.",
+        reasons=(
+            "the server answered a probe after everything its log tells",
+            "no abort, fault or unanswered request is in the evidence",
+        ),
+        witnesses=(answered[-1].id, *story.witnesses),
+    )
+
+
+def undetermined(case: Case, ending: Ending, story: SleepStory) -> Finding:
+    """Say what would decide."""
+    asks = [] if ending.known else [EXIT_ASK]
+    asks += [] if case.crash else [CORE_ASK]
+    asks += [] if case.log else [LOG_ASK]
+    reasons = [
+        "nothing in this evidence shows a fault, and nothing rules one out: a memory fault prints no line"
+    ]
+    if ending.router_only:
+        reasons = ["the router reports every death of a child as status 1, a crash included"]
+    elif story.slept and story.phase in ("asleep", "waking"):
+        reasons.append(
+            f"the log ends {'asleep' if story.phase == 'asleep' else 'in a wake'}: if the process died there, suspect sleep"
+        )
+    return Finding(
+        "UNDETERMINED",
+        "unknown",
+        story.phase,
+        "undetermined",
+        "The evidence does not decide what happened.",
+        reasons=tuple(reasons),
+        witnesses=(*ending.witnesses, *story.witnesses),
+        asks=tuple(asks),
+    )
+
+
+def _phase(case: Case, story: SleepStory) -> str:
+    loop = case.loop
+    if loop is not None:
+        return "awake" if loop.fact.phase == "just-woken" else loop.fact.phase
+    return story.phase
+
+
+def _not_sleep(case: Case, story: SleepStory) -> str:
+    crash = case.crash
+    if crash is not None and crash.regex:
+        return (
+            "the frames are the regex splitter's: the request's own text, not the model, drives the recursion"
+        )
+    if case.loop and case.loop.fact.phase == "awake":
+        return "the queue loop was awake in the same core, so no unload was under way"
+    if not story.slept:
+        return "no sleep transition of this process is in the evidence, so sleep is not blamed"
+    return "no request was seen reading the model at the fault, so sleep is not blamed"

@@ -1,0 +1,91 @@
+"""WHERE: what one stack says, in the few words the rules need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyzers.contracts.facts import Frame, StackFact
+from analyzers.stacks.frames import base_name, is_plumbing, reads_model, regex_splitter, route_handler
+
+RUNG_RANK = {"gdb": 5, "stride": 5, "eu-stack": 4, "live": 4, "self-trace": 3, "pasted": 2, "notes": 1}
+DEEP_RECURSION = 200  # folded frames; ordinary nesting of llama-server stays far below
+ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete")
+STALE_ARGUMENT = "handle_count_tokens(llama_vocab const*"
+WAITING_FOR_RESULT = ("server_response::recv", "server_response_reader::next", "server_response_reader::wait")
+
+
+@dataclass(frozen=True)
+class StackReading:
+    """One thread's stack, read.
+
+    ``handler`` is the route handler's name; ``stale_signature`` is True when that handler takes the
+    vocabulary as an argument (the D1 mark), False when it visibly does not, None when it is another
+    handler; ``model_reader`` names the innermost function that reads the loaded model.
+    """
+
+    stack: StackFact
+    id: str
+    handler: str | None = None
+    stale_signature: bool | None = None
+    model_reader: str | None = None
+    regex: bool = False
+    recursion: str | None = None
+    depth: int = 0
+    in_allocator: bool = False
+    waits_for_result: bool = False
+    in_barrier: bool = False
+    aborts: bool = False
+    exception: bool = False
+    reloading: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """Prefer a stack that reaches a handler, then the more telling rung."""
+        return (self.handler is not None, RUNG_RANK.get(self.stack.rung, 0), len(self.stack.frames))
+
+    @property
+    def reads_model_under_handler(self) -> bool:
+        return self.handler is not None and self.model_reader is not None and not self.in_barrier
+
+
+def read_stack(stack: StackFact, evidence_id: str) -> StackReading:
+    """Read one stack; never raises on unknown functions."""
+    names = [frame.function or "" for frame in stack.frames]
+    handler = route_handler(stack)
+    deepest = max(stack.frames, key=lambda frame: frame.repeat, default=None)
+    recursive = deepest is not None and deepest.repeat >= DEEP_RECURSION
+    return StackReading(
+        stack=stack,
+        id=evidence_id,
+        handler=handler.name if handler else None,
+        stale_signature=_stale(handler.raw if handler else None),
+        model_reader=next((base_name(f.function or "") for f in stack.frames if reads_model(f)), None),
+        regex=any(regex_splitter(frame) for frame in stack.frames),
+        recursion=base_name(deepest.function or "") if deepest and recursive else None,
+        depth=deepest.repeat if deepest and recursive else 0,
+        in_allocator=_top_is_allocator(stack.frames),
+        waits_for_result=any(part in name for name in names for part in WAITING_FOR_RESULT),
+        in_barrier=any("wait_until_no_sleep" in name for name in names),
+        aborts=any("ggml_abort" in name for name in names),
+        exception=any("ggml_uncaught_exception" in n or "__verbose_terminate" in n for n in names),
+        reloading=_reloading(names),
+    )
+
+
+def _stale(raw: str | None) -> bool | None:
+    if raw is None or "handle_count_tokens(" not in raw:
+        return None
+    return STALE_ARGUMENT in raw
+
+
+def _top_is_allocator(frames: tuple[Frame, ...]) -> bool:
+    first = next((frame for frame in frames if frame.function), None)
+    if first is None or first.function is None:
+        return False
+    name = base_name(first.function).lstrip("_")
+    return any(word in name for word in ALLOCATOR) or is_plumbing(first)
+
+
+def _reloading(names: list[str]) -> bool:
+    under_loop = any("server_queue::start_loop" in name for name in names)
+    return under_loop and any("load_model" in name or "init()::{lambda(bool" in name for name in names)

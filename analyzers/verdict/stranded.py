@@ -1,0 +1,78 @@
+"""Rule for D3: a task was queued while the loop slept, and nothing wakes it."""
+
+from __future__ import annotations
+
+from analyzers.verdict.case import Case
+from analyzers.verdict.ending import Ending
+from analyzers.verdict.finding import Ask, Finding
+from analyzers.verdict.sleep import SleepStory
+
+SOCKET_ASK = Ask(
+    "the server's client connections as the kernel sees them, taken while the request hangs",
+    "a request that was received and never answered is what tells a strand from an idle client",
+    "ss -tinp state established '( sport = :PORT )'",
+)
+
+
+def stranded(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """Asleep, with a request that was received and is not answered. The process lives."""
+    if ending.known:
+        return None
+    asleep = [seen for seen in case.probes if seen.fact.is_sleeping]
+    waiting = [seen for seen in case.sockets if seen.fact.unanswered]
+    if asleep and waiting:
+        return _live(case, story, [s.id for s in asleep[-1:]] + [s.id for s in waiting])
+    return _from_log(case, story)
+
+
+def _live(case: Case, story: SleepStory, witnesses: list[str]) -> Finding:
+    loop = case.loop
+    loop_asleep = loop is not None and loop.fact.phase == "asleep"
+    waiter = next((r for r in case.readings if r.stack.live and r.waits_for_result), None)
+    proven = loop_asleep and waiter is not None
+    reasons = [
+        "the server says it is asleep",
+        "a client connection has sent a request that the server read and has not answered",
+    ]
+    if proven and loop is not None and waiter is not None:
+        reasons.append(
+            "the queue loop waits without a time-out to be woken while an HTTP thread waits for a result"
+        )
+        witnesses += [loop.id, waiter.id]
+    released = [seen for seen in case.actions if seen.fact.action == "release-stranded"]
+    if any(seen.fact.outcome == "released" for seen in released):
+        reasons.append("a waking call released it: the request was answered")
+    witnesses += [seen.id for seen in released] + list(story.witnesses)
+    handler = waiter.handler if waiter else None
+    return Finding(
+        "HANG-STRANDED",
+        "sleep",
+        "asleep",
+        "proven" if proven else "strong",
+        "A request was queued just after the server had gone to sleep; nothing wakes the server for it.",
+        "D3",
+        handler,
+        tuple(reasons),
+        tuple(dict.fromkeys(witnesses)),
+    )
+
+
+def _from_log(case: Case, story: SleepStory) -> Finding | None:
+    if not story.cancelled_asleep or not story.slept:
+        return None
+    scraped = any(seen.fact.route == "/metrics" for seen in case.log)
+    return Finding(
+        "HANG-STRANDED",
+        "sleep",
+        "asleep",
+        "weak" if scraped else "strong",
+        "A client gave up on a request that had been queued while the server slept.",
+        "D3",
+        None,
+        (
+            "a task was cancelled after the server had gone to sleep and before anything woke it",
+            "a sleeping server runs no task, so this one had been waiting for a wake that did not come",
+        ),
+        tuple(s.id for s in story.cancelled_asleep) + story.witnesses,
+        (SOCKET_ASK,),
+    )

@@ -35,6 +35,7 @@ class Segment:
     file_offset: int
     file_size: int
     executable: bool
+    writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,17 @@ class Core:
     cut: bool = False  # the file ends before the data its headers promise
     file_size: int = 0
     build_ids: Mapping[str, str] = field(default_factory=dict)  # path -> build-id found in the core itself
+    auxv: Mapping[int, int] = field(default_factory=dict)  # NT_AUXV: AT_ number -> value
+    limits: tuple[str, ...] = ()  # bounds of the reader that this file went past, one readable line each
+
+    @property
+    def crashed(self) -> ThreadRegisters | None:
+        """The thread the signal was delivered to; None when the core has no thread notes."""
+        return self.threads[0] if self.threads else None
+
+    def thread(self, tid: int | None) -> ThreadRegisters | None:
+        """The registers of thread ``tid``."""
+        return next((thread for thread in self.threads if thread.tid == tid), None)
 
     def read(self, address: int, size: int) -> bytes:
         """Up to ``size`` bytes of the dead process's memory; shorter (or empty) where the core lacks them."""

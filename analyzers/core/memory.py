@@ -1,0 +1,66 @@
+"""Random access to the memory of the dead process: one open file, a search by bisection, bounded reads."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from contextlib import ExitStack
+from types import TracebackType
+
+from analyzers.core.files import opened_regular, pread
+from analyzers.core.model import Core, Segment
+
+WORD = 8
+MAX_READ = 1 << 20  # the largest single read anybody here needs is a stack window of 256 KB
+
+
+class Memory:
+    """The dumped memory of ``core``; a context manager that raises UserError when the file is gone.
+
+    Where segments overlap, as only a damaged core has them, the one that starts last is believed.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._path = core.path
+        held = [segment for segment in core.segments if segment.file_size > 0]
+        self._segments = sorted(held, key=lambda segment: segment.address)
+        self._starts = [segment.address for segment in self._segments]
+        self._open = ExitStack()
+        self._descriptor = -1
+
+    def __enter__(self) -> Memory:
+        self._descriptor = self._open.enter_context(opened_regular(self._path))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def segment_at(self, address: int) -> Segment | None:
+        """The dumped segment that covers ``address``."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        segment = self._segments[index]
+        return segment if address < segment.address + segment.file_size else None
+
+    def read(self, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes at ``address``, from one segment; empty where the core lacks them."""
+        segment = self.segment_at(address)
+        if segment is None:
+            return b""
+        into = address - segment.address
+        return pread(
+            self._descriptor, min(size, segment.file_size - into, MAX_READ), segment.file_offset + into
+        )
+
+    def word(self, address: int) -> int | None:
+        """The 8-byte word at ``address``; None where the core lacks it."""
+        data = self.read(address, WORD)
+        return int(struct.unpack("<Q", data)[0]) if len(data) == WORD else None
+
+    def words(self, address: int, size: int) -> tuple[int, ...]:
+        """The whole words among the ``size`` bytes from ``address`` on."""
+        data = self.read(address, size)
+        return struct.unpack(f"<{len(data) // WORD}Q", data[: len(data) // WORD * WORD])

@@ -1,0 +1,85 @@
+"""``llama-blackbox explain [ID]``: the page of a defect, class, phase, cause, confidence or state."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from analyzers.catalogue.loader import Catalogue, load_catalogue
+from analyzers.catalogue.model import Advice, Page, Section
+from analyzers.catalogue.tables import printable
+from analyzers.errors import EXIT_OK, UserError
+
+INDENT = 2
+PLURALS = {
+    "defect": "Defects",
+    "class": "Classes",
+    "phase": "Phases",
+    "cause": "Causes",
+    "confidence": "Confidences",
+    "state": "States",
+}
+
+
+def explain(topic: str | None, console: Console) -> int:
+    """Print the page of ``topic``, or the list of all ids when it is None or blank. Returns the exit status.
+
+    Raises UserError, with the nearest ids as the remedy, when there is no such page.
+    """
+    catalogue = load_catalogue()
+    if topic is None or not topic.strip():
+        _print_list(catalogue, console)
+        return EXIT_OK
+    page = catalogue.explain(topic)
+    if page is None:
+        asked = printable(topic.strip())
+        raise UserError("there is no such page", where=asked, remedy=_remedy(catalogue, topic))
+    _print_page(page, catalogue, console)
+    return EXIT_OK
+
+
+def _remedy(catalogue: Catalogue, topic: str) -> str:
+    near = catalogue.suggest(topic)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}'llama-blackbox explain' lists all ids"
+
+
+def _print_list(catalogue: Catalogue, console: Console) -> None:
+    for kind, rows in catalogue.ids().items():
+        console.print(Text(PLURALS.get(kind, kind), style="bold"))
+        width = max(len(id) for id, _ in rows)
+        for id, line in rows:
+            console.print(_indented(Text.assemble((id.ljust(width), "cyan"), "  ", line)))
+        console.print()
+
+
+def _print_page(page: Page, catalogue: Catalogue, console: Console) -> None:
+    console.print(Text.assemble((page.id, "bold cyan"), f"  {page.kind}"))
+    console.print(Text(page.title, style="bold"))
+    for section in page.sections:
+        console.print()
+        _print_section(section, console)
+    console.print()
+    console.print(Text(f"catalogue {catalogue.version}, as of {catalogue.dated}", style="dim"))
+
+
+def _print_section(section: Section, console: Console) -> None:
+    console.print(Text(section.heading, style="bold"))
+    several = len(section.lines) > 1
+    for line in section.lines:
+        console.print(_indented(Text(f"- {line}" if several else line)))
+    for number, step in enumerate(section.steps, start=1):
+        _print_step(number, step, console)
+
+
+def _print_step(number: int, step: Advice, console: Console) -> None:
+    where = "" if step.where == "any" else f" ({step.where})"
+    console.print(_indented(Text(f"{number}. {step.text}{where}")))
+    if step.command:
+        # never wrapped: a command must survive being copied from a narrow terminal
+        console.print(Text(" " * (INDENT + 3) + step.command, style="green"), soft_wrap=True)
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, INDENT))

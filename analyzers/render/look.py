@@ -1,0 +1,129 @@
+"""How the terminal rendering may look here: colour, characters, width. Only terminal code imports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from analyzers.render.safe import clean, encodable
+
+MAX_WIDTH = 100  # longer lines are hard to read, however wide the window
+MIN_WIDTH = 20  # below this every word breaks and nothing is won by following the window
+STYLES = {
+    "fault": "bold red",
+    "ok": "bold green",
+    "open": "bold yellow",
+    "heading": "bold underline",
+    "strong": "bold",
+    "quiet": "dim",
+    "command": "bold cyan",
+    "telling": "bold magenta",
+    "asleep": "blue",
+}
+GLYPHS = {
+    "fault": ("✗", "x"),
+    "ok": ("✓", "+"),
+    "open": ("?", "?"),
+    "bullet": ("•", "-"),
+    "telling": ("▶", ">"),
+    "rail": ("│", "|"),
+    "asleep": ("┊", "z"),
+    "fold": ("⋯", ".."),
+    "request": ("●", "o"),
+    "probe": ("◇", "?"),
+    "load": ("■", "#"),
+    "sleep": ("┬", "v"),
+    "wake": ("┴", "^"),
+    "stop": ("□", "="),
+    "other": ("·", "."),
+}
+PLAIN = str.maketrans(
+    {
+        "×": "x",
+        "…": "...",
+        "µ": "u",
+        "·": "-",
+        "–": "-",
+        "—": "-",
+        "→": "->",
+        "“": '"',
+        "”": '"',
+        "‘": "'",
+        "’": "'",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What this console can show."""
+
+    colour: bool
+    unicode: bool
+    encoding: str
+    width: int
+
+    @classmethod
+    def of(cls, console: Console) -> Look:
+        encoding = console.encoding or "ascii"
+        return cls(
+            colour=not console.no_color and not console.is_dumb_terminal,
+            unicode=encoding.lower().replace("_", "-").startswith(("utf-", "utf8")),
+            encoding=encoding,
+            width=max(MIN_WIDTH, min(console.width, MAX_WIDTH)),
+        )
+
+    def style(self, name: str) -> str:
+        return STYLES.get(name, "") if self.colour else ""
+
+    def glyph(self, name: str) -> str:
+        fancy, plain = GLYPHS[name]
+        return fancy if self.unicode else plain
+
+    def words(self, text: object) -> str:
+        """Clean text in characters this console has."""
+        shown = clean(text)
+        return shown if self.unicode else encodable(shown.translate(PLAIN), self.encoding)
+
+    def text(self, text: object, style: str = "") -> Text:
+        return Text(self.words(text), style=self.style(style))
+
+
+class Page:
+    """Prints wrapped paragraphs with hanging indents; the only place that talks to the console."""
+
+    def __init__(self, console: Console, look: Look) -> None:
+        self.console = console
+        self.look = look
+
+    def line(self, text: Text | None = None) -> None:
+        """One line as it is, never wrapped or cut: a command must stay copyable."""
+        self.console.print(text or Text(), soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+    def heading(self, title: str) -> None:
+        self.line()
+        self.line(self.look.text(title, "heading"))
+
+    def hang(self, mark: Text | str, *parts: Text, indent: int = 2) -> None:
+        """A paragraph behind ``mark``; following lines stand under its first word."""
+        mark = self.look.text(mark) if isinstance(mark, str) else mark
+        lead = Text(" " * indent) + mark + Text(" " if mark.plain else "")
+        room = max(8, self.look.width - lead.cell_len)
+        lines = Text().join(parts).wrap(self.console, room)
+        for number, line in enumerate(lines or [Text()]):
+            line.rstrip()
+            self.line((lead if number == 0 else Text(" " * lead.cell_len)) + line)
+
+    def say(self, text: object, style: str = "", indent: int = 2) -> None:
+        self.hang("", self.look.text(text, style), indent=indent)
+
+    def copyable(self, label: str, value: str) -> None:
+        """A key or hash on one line, whatever the width: a folded one cannot be searched for."""
+        self.line(Text("    ") + self.look.text(f"{label} ", "quiet") + self.look.text(value))
+
+    def commands(self, command: str, indent: int = 5) -> None:
+        for row in command.splitlines():
+            lead = Text(" " * indent + "$ ", style=self.look.style("quiet"))
+            self.line(lead + self.look.text(row, "command"))

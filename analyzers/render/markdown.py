@@ -1,0 +1,166 @@
+"""The report as Markdown for a public bug tracker: paste-ready, nothing private, inert whatever it quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+from analyzers.contracts.report import Report, Thread
+from analyzers.render import frames, words
+from analyzers.render.moments import clock_text, tell
+from analyzers.render.safe import impersonal
+
+SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|~@:])")
+MENTION = re.compile(r"[@#]")
+FENCE = 3  # back-ticks at least; a block whose text holds more gets a longer fence
+MAX_EVIDENCE = 40
+MAX_MOMENTS = 60
+MAX_THREADS = 40
+PRIVATE_NOTE = "made with private content included: read it before you paste it"
+
+
+def render_markdown(report: Report) -> str:
+    """GitHub-flavoured Markdown. Directories, addresses, arguments, boot ids and inputs stay out."""
+    blocks = [
+        *_head(report),
+        *_evidence(report),
+        *_threads(report),
+        *_timeline(report),
+        *_environment(report),
+        *_gaps(report),
+        *_foot(report),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def prose(text: object) -> str:
+    """Text that Markdown and HTML read as nothing but text; no mention or issue link either."""
+    shown = impersonal(text)
+    return "".join(_inert(character) for character in shown)
+
+
+def _inert(character: str) -> str:
+    if character in "<>&\"'@#":
+        return f"&#{ord(character)};"
+    return f"\\{character}" if SPECIAL.match(character) and character not in ".-:()!+{}" else character
+
+
+def code(text: object) -> str:
+    """An inline code span that its own text cannot end."""
+    shown = impersonal(text) or " "
+    ticks = "`" * (max((len(run) for run in re.findall(r"`+", shown)), default=0) + 1)
+    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{pad}{shown}{pad}{ticks}"
+
+
+def fenced(lines: list[str], language: str = "text") -> str:
+    """A fenced block; the fence is longer than any run of back-ticks inside."""
+    body = "\n".join(lines)
+    longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
+    fence = "`" * max(FENCE, longest + 1)
+    return f"{fence}{language}\n{body}\n{fence}"
+
+
+def _head(report: Report) -> Iterator[str]:
+    verdict = report.verdict
+    yield f"## {prose(words.headline(verdict))}"
+    if report.redaction != "default":
+        yield f"> **Redaction {prose(report.redaction)}**: {PRIVATE_NOTE}"
+    if verdict.summary:
+        yield prose(verdict.summary)
+    rows = [
+        f"- **{label}:** {prose(value)}{f' ({prose(meaning)})' if meaning else ''}"
+        for label, value, meaning in words.particulars(report)
+    ]
+    yield "\n".join(rows)
+    if verdict.reasons:
+        yield "### Why this verdict\n\n" + "\n".join(f"- {prose(reason)}" for reason in verdict.reasons)
+
+
+def _evidence(report: Report) -> Iterator[str]:
+    items = report.verdict.evidence[:MAX_EVIDENCE]
+    if not items:
+        return
+    lines = [f"{item.id}  [{words.trust_word(item.trust.value)}]  {item.text}" for item in items]
+    yield "### Evidence"
+    yield fenced([impersonal(line) for line in lines])
+    yield "In brackets: who wrote it. What is marked client could have been forged by one."
+
+
+def _threads(report: Report) -> Iterator[str]:
+    threads = frames.ordered(report.threads)
+    if not threads:
+        return
+    yield "### Stacks"
+    telling = [t for t in threads if t.crashed or t.role == "queue-loop"]
+    for thread in telling:
+        yield _thread(thread, opened=thread.crashed)
+    others = [thread for thread in threads if thread not in telling][:MAX_THREADS]
+    if others:
+        lines = [line for thread in others for line in [frames.title(thread), *_frames(thread), ""]]
+        yield _details(f"{len(others)} other threads", [impersonal(line) for line in lines], opened=False)
+
+
+def _thread(thread: Thread, *, opened: bool) -> str:
+    return _details(frames.title(thread), [impersonal(line) for line in _frames(thread)], opened=opened)
+
+
+def _frames(thread: Thread) -> Iterator[str]:
+    for row in frames.rows(thread):
+        if row.frame is None:
+            yield f"        {frames.folded_text(row)}"
+            continue
+        mark = ">" if row.frame.telling else " "
+        times = f" × {words.grouped(row.frame.repeat)}" if row.frame.repeat > 1 else ""
+        name = frames.short_name(row.frame.function)
+        yield f"{mark} #{row.index:<4} {name}{times}  {frames.place(row.frame)}".rstrip()
+
+
+def _details(title: str, lines: list[str], *, opened: bool) -> str:
+    state = " open" if opened else ""
+    summary = escape(impersonal(title), quote=True)
+    return f"<details{state}><summary>{summary}</summary>\n\n{fenced(lines)}\n\n</details>"
+
+
+def _timeline(report: Report) -> Iterator[str]:
+    story = tell(report)
+    if not story.moments:
+        return
+    lines = [f"{clock_text(m.at, story.clock):>12}  {m.item.text}" for m in story.moments[-MAX_MOMENTS:]]
+    left_out = len(story.moments) - MAX_MOMENTS
+    if left_out > 0:
+        lines.insert(0, f"({left_out} earlier moments left out)")
+    yield "### Timeline"
+    yield fenced([impersonal(line) for line in lines])
+
+
+def _environment(report: Report) -> Iterator[str]:
+    process, host = report.process, report.host
+    size = words.grouped(process.model.size) if process.model.size is not None else None
+    rows = [
+        ("build", process.build),
+        ("build-id", process.build_id),
+        ("role", process.role),
+        ("model size", f"{size} bytes" if size else None),
+        ("host", ", ".join(part for part in (host.arch, host.libc, host.kernel, host.gpu) if part)),
+        ("bug key", report.signature.bug_key),
+        ("site key", report.signature.site_key),
+    ]
+    listed = "\n".join(f"- {label}: {code(value)}" for label, value in rows if value)
+    if listed:
+        yield f"### Environment\n\n{listed}"
+
+
+def _gaps(report: Report) -> Iterator[str]:
+    rows = [f"- {prose(gap.what)}: {prose(gap.why)}" for gap in report.gaps]
+    if rows:
+        yield "### Not known\n\n" + "\n".join(rows)
+
+
+def _foot(report: Report) -> Iterator[str]:
+    tool = report.tool
+    extras = [f"- {prose(path)}: {prose(value)}" for path, value in words.extras(report)]
+    if extras:
+        yield "### Further fields\n\n" + "\n".join(extras)
+    yield f"Written by {prose(tool.name)} {prose(tool.version)}, catalogue {prose(tool.catalogue)}."

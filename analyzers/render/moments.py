@@ -1,0 +1,182 @@
+"""The timeline as a story: moments by kind, spans of sleep and loading, one clock."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+
+from analyzers.contracts.report import Report, TimelineItem
+
+KINDS = {
+    "enter-sleep": "sleep",
+    "exit-sleep": "wake",
+    "init": "load",
+    "loading": "load",
+    "loaded": "load",
+    "listening": "load",
+    "load-failed": "fault",
+    "restart-in-place": "load",
+    "task-launched": "request",
+    "task-done": "request",
+    "task-cancelled": "request",
+    "request": "request",
+    "answer": "request",
+    "probe": "probe",
+    "socket": "probe",
+    "action": "probe",
+    "fault": "fault",
+    "crash": "fault",
+    "kernel": "fault",
+    "core": "fault",
+    "abort": "fault",
+    "exit": "fault",
+    "stranded": "fault",
+    "hang": "fault",
+    "stopping": "stop",
+    "cleaning-up": "stop",
+}
+KIND_WORDS = {
+    "fault": "fault",
+    "sleep": "falls asleep",
+    "wake": "wakes",
+    "load": "start-up or load",
+    "request": "request",
+    "probe": "probe",
+    "stop": "stop asked for",
+    "other": "other",
+}
+MICRO, MILLI, MINUTE, HOUR, DAY = 1e-6, 1e-3, 60.0, 3600.0, 86400.0
+LONG_ELAPSED = 100.0  # seconds from which h:mm:ss reads better than a plain count
+EARLIEST = datetime(1970, 1, 1, tzinfo=timezone.utc)
+CLOCKS = {
+    "elapsed": "seconds since the server's logger started",
+    "mono": "seconds since boot",
+    "wall": "UTC",
+}
+
+
+@dataclass(frozen=True)
+class Moment:
+    at: float
+    kind: str
+    item: TimelineItem
+
+
+@dataclass(frozen=True)
+class Span:
+    """A state that lasted, in seconds of the story's clock; ``cut`` when the fault or the record ended it."""
+
+    start: float
+    end: float
+    kind: str  # asleep | loading
+    cut: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind} {duration(self.end - self.start)}{' until the end' if self.cut else ''}"
+
+
+@dataclass(frozen=True)
+class Story:
+    """Moments in time order on ``clock``; ``others`` stand on another clock and cannot be placed."""
+
+    clock: str
+    moments: tuple[Moment, ...]
+    others: tuple[TimelineItem, ...]
+
+    @property
+    def start(self) -> float:
+        return self.moments[0].at
+
+    @property
+    def end(self) -> float:
+        return self.moments[-1].at
+
+    @property
+    def fault(self) -> Moment | None:
+        return next((moment for moment in self.moments if moment.kind == "fault"), None)
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        asleep = _spans(self.moments, "asleep", {"enter-sleep"}, {"exit-sleep", "restart-in-place"})
+        loading = _spans(self.moments, "loading", {"loading"}, {"loaded", "load-failed", "listening"})
+        return tuple(sorted([*asleep, *loading], key=lambda span: span.start))
+
+
+def tell(report: Report) -> Story:
+    """The story of a report's timeline, on the clock most of its items use."""
+    items = [item for item in report.timeline if math.isfinite(item.at)]
+    clocks = Counter(item.clock for item in items)
+    clock = clocks.most_common(1)[0][0] if clocks else "elapsed"
+    mine = sorted((item for item in items if item.clock == clock), key=lambda item: item.at)
+    moments = tuple(Moment(item.at, KINDS.get(item.event, "other"), item) for item in mine)
+    others = [item for item in report.timeline if item.clock != clock or not math.isfinite(item.at)]
+    return Story(clock, moments, tuple(others))
+
+
+def _spans(moments: Sequence[Moment], kind: str, opens: set[str], closes: set[str]) -> list[Span]:
+    found: list[Span] = []
+    since: float | None = None
+    for moment in moments:
+        event = moment.item.event
+        if event in opens and since is None:
+            since = moment.at
+        elif since is not None and (event in closes or _ends(moment)):
+            found.append(Span(since, moment.at, kind, cut=event not in closes))
+            since = None
+    if since is not None and moments[-1].at > since:
+        found.append(Span(since, moments[-1].at, kind, cut=True))
+    return found
+
+
+def _ends(moment: Moment) -> bool:
+    """A stranded or hung server lives on: only a death ends the state it was in."""
+    return moment.kind == "fault" and moment.item.event not in {"stranded", "hang"}
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit a reader would use."""
+    if seconds < MILLI:
+        return f"{seconds / MICRO:.0f} µs"
+    if seconds < 1:
+        return f"{seconds / MILLI:.3g} ms" if seconds < 0.1 else f"{seconds / MILLI:.0f} ms"
+    if seconds < MINUTE:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds < HOUR:
+        return f"{int(seconds // MINUTE)} min {int(seconds % MINUTE)} s"
+    if seconds < DAY:
+        return f"{int(seconds // HOUR)} h {int(seconds % HOUR // MINUTE)} min"
+    return f"{int(seconds // DAY)} d {int(seconds % DAY // HOUR)} h"
+
+
+def clock_text(at: float, clock: str) -> str:
+    """A moment on its clock: `1.369 s`, `2:01:57.649`, `2026-12-01 04:00:05 UTC` or `boot+189.677 s`."""
+    if clock == "wall":
+        return wall_text(at, "%Y-%m-%d %H:%M:%S UTC")
+    if clock == "mono":
+        return f"boot+{at:.3f} s"
+    suffix = "" if clock == "elapsed" else f" ({clock})"
+    return f"{short_clock(at, clock)}{suffix}"
+
+
+def short_clock(at: float, clock: str) -> str:
+    """The same without date and clock's name, for a column of times."""
+    if clock == "wall":
+        return wall_text(at, "%m-%d %H:%M:%S")
+    if abs(at) < LONG_ELAPSED or clock == "mono":
+        return f"{at:.3f} s"
+    hours, rest = divmod(at, HOUR)
+    minutes, seconds = divmod(rest, MINUTE)
+    return f"{int(hours)}:{int(minutes):02d}:{seconds:06.3f}"
+
+
+def wall_text(at: float, pattern: str) -> str:
+    """Unix seconds in UTC; a value no calendar holds is shown as the number it is."""
+    try:
+        return (EARLIEST + timedelta(seconds=at)).strftime(pattern)
+    except (OverflowError, ValueError):
+        return f"{at:g}"

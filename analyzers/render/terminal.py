@@ -1,0 +1,131 @@
+"""The report in a terminal: the verdict first, then what to do, then why."""
+
+from __future__ import annotations
+
+from rich.box import ROUNDED
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from analyzers.contracts.report import Report
+from analyzers.render import words
+from analyzers.render.look import Look, Page
+from analyzers.render.terminal_detail import evidence, inputs, process, stacks, timeline
+
+MAX_ITEMS = 50  # rows of one list; the JSON holds them all
+
+
+def render_terminal(report: Report, console: Console) -> None:
+    """Print ``report`` at the console's width, with its encoding.
+
+    No styles, and so no escape bytes at all, under NO_COLOR or TERM=dumb.
+    """
+    page = Page(console, Look.of(console))
+    incidents(page, report)
+    verdict(page, report)
+    meaning(page, report)
+    advice(page, report)
+    reasons(page, report)
+    evidence(page, report)
+    stacks(page, report)
+    timeline(page, report)
+    gaps(page, report)
+    signature(page, report)
+    process(page, report)
+    inputs(page, report)
+
+
+def incidents(page: Page, report: Report) -> None:
+    if len(report.incidents) < 2:
+        return
+    total = sum(incident.count for incident in report.incidents)
+    page.line(page.look.text(f"{len(report.incidents)} kinds of incident, {total} in all", "heading"))
+    for number, incident in enumerate(report.incidents[:MAX_ITEMS]):
+        mark = page.look.text(f"{incident.count:>3}×", "strong")
+        pids = ", ".join(str(pid) for pid in incident.pids[:6])
+        more = f" and {len(incident.pids) - 6} more" if len(incident.pids) > 6 else ""
+        page.hang(
+            mark,
+            page.look.text(incident.class_, "telling" if number == 0 else "strong"),
+            page.look.text(f"  {incident.title}"),
+            page.look.text(f"  PID {pids}{more}" if pids else "", "quiet"),
+            page.look.text("  (the verdict below)" if number == 0 else "", "quiet"),
+            indent=0,
+        )
+    if len(report.incidents) > MAX_ITEMS:
+        page.say(f"and {len(report.incidents) - MAX_ITEMS} more in the JSON")
+    page.line()
+
+
+def verdict(page: Page, report: Report) -> None:
+    tone = words.tone(report.verdict)
+    title = f"{page.look.glyph(tone)} {words.tone_word(report.verdict)}"
+    sentence = page.look.text(words.headline(report.verdict), "strong")
+    if page.look.unicode:
+        style = page.look.style(tone)
+        label = Text(f" {title} ", style=style)
+        box = Panel(
+            sentence, title=label, title_align="left", box=ROUNDED, border_style=style, padding=(0, 1)
+        )
+        page.console.print(box, width=page.look.width, highlight=False, markup=False, emoji=False)
+    else:
+        page.line(page.look.text(title, tone))
+        page.hang("", sentence, indent=0)
+    if note := words.newer_schema(report):
+        page.say(note, "open", indent=0)
+
+
+def meaning(page: Page, report: Report) -> None:
+    page.heading("What it means")
+    if report.verdict.summary:
+        page.say(report.verdict.summary)
+        page.line()
+    for label, value, explained in words.particulars(report):
+        gap = "" if not explained else f": {explained}"
+        page.hang(
+            page.look.text(f"{label:<10}", "quiet"),
+            page.look.text(value, "strong"),
+            page.look.text(gap, "quiet"),
+        )
+
+
+def advice(page: Page, report: Report) -> None:
+    page.heading("What to do")
+    if not report.verdict.advice:
+        page.say("Nothing." if words.tone(report.verdict) == "ok" else "This report gives no advice.")
+    for number, step in enumerate(report.verdict.advice, 1):
+        page.hang(page.look.text(f"{number}.", "strong"), page.look.text(step.text))
+        if step.command:
+            page.commands(step.command)
+
+
+def reasons(page: Page, report: Report) -> None:
+    if not report.verdict.reasons:
+        return
+    page.heading("Why this verdict")
+    for reason in report.verdict.reasons[:MAX_ITEMS]:
+        page.hang(page.look.glyph("bullet"), page.look.text(reason))
+
+
+def gaps(page: Page, report: Report) -> None:
+    if not report.gaps:
+        return
+    page.heading("What is missing")
+    for gap in report.gaps[:MAX_ITEMS]:
+        page.hang(
+            page.look.glyph("bullet"), page.look.text(gap.what, "strong"), page.look.text(f": {gap.why}")
+        )
+        if gap.command:
+            page.commands(gap.command, indent=4)
+
+
+def signature(page: Page, report: Report) -> None:
+    found = report.signature
+    if not (found.bug_key or found.site_key):
+        return
+    page.heading("Signature")
+    for label, key in (("bug", found.bug_key), ("site", found.site_key)):
+        if key:
+            page.copyable(label, key)
+    for note in found.explain[:MAX_ITEMS]:
+        page.hang(page.look.glyph("bullet"), page.look.text(note, "quiet"), indent=4)

@@ -1,0 +1,173 @@
+"""The longer parts of the terminal rendering: evidence, stacks, timeline, inputs."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.report import Report, Thread
+from analyzers.render import frames, words
+from analyzers.render.look import Page
+from analyzers.render.moments import Moment, Span, Story, clock_text, short_clock, tell
+
+MAX_EVIDENCE = 40  # rows; the JSON holds them all
+FIRST_MOMENTS, LAST_MOMENTS = 4, 14  # a long timeline shows its start and what led to the end
+MAX_SHOWN_THREADS = 3  # the crashed one, the loop, and one more crashed one if there is any
+LABEL = max(len(word) for word, _ in words.TRUST_WORDS.values())
+WIDE = 60  # columns from which a frame's module fits beside its name
+
+
+def evidence(page: Page, report: Report) -> None:
+    items = report.verdict.evidence
+    if not items:
+        return
+    page.heading("Evidence")
+    for item in items[:MAX_EVIDENCE]:
+        _witness(page, item)
+    if len(items) > MAX_EVIDENCE:
+        page.say(f"and {len(items) - MAX_EVIDENCE} more in the JSON", "quiet")
+    seen = {item.trust.value for item in items}
+    for key, (word, explained) in words.TRUST_WORDS.items():
+        if key in seen:
+            page.say(f"[{word}] {explained}", "quiet")
+
+
+def _witness(page: Page, item: Evidence) -> None:
+    trust = f"[{words.trust_word(item.trust.value)}]"
+    mark = page.look.text(f"{item.id} ", "quiet")
+    label = page.look.text(trust.ljust(LABEL + 2) if page.look.width >= WIDE else trust, "strong")
+    where = ", ".join(part for part in (item.source, words.evidence_time(item)) if part)
+    if page.look.width >= WIDE:
+        page.hang(mark + label, page.look.text(item.text))
+        page.say(where, "quiet", indent=mark.cell_len + label.cell_len + 3)
+    else:
+        page.hang(mark, label, page.look.text(f" {item.text}"), page.look.text(f"  {where}", "quiet"))
+
+
+def stacks(page: Page, report: Report) -> None:
+    shown = [t for t in frames.ordered(report.threads) if t.crashed or t.role == "queue-loop"]
+    shown = (shown or frames.ordered(report.threads))[:MAX_SHOWN_THREADS]
+    for thread in shown:
+        page.heading(frames.title(thread))
+        _frames(page, thread)
+    if any(frame.telling for thread in shown for frame in thread.frames):
+        page.line()
+        page.say(f"{page.look.glyph('telling')} marks the frames that decided the verdict", "quiet")
+    rest = len(report.threads) - len(shown)
+    if rest:
+        page.say(f"{rest} other thread{'s' if rest > 1 else ''}: see --html or --json", "quiet")
+
+
+def _frames(page: Page, thread: Thread) -> None:
+    shown = frames.rows(thread)
+    if not shown:
+        page.say("no frames", "quiet")
+    number = max((len(str(row.index)) for row in shown), default=1)
+    for row in shown:
+        if row.frame is None:
+            mark = f"{page.look.glyph('fold'):<2}{'':>{number}}"
+            page.hang(page.look.text(mark, "quiet"), page.look.text(frames.folded_text(row), "quiet"))
+            continue
+        frame = row.frame
+        style = "telling" if frame.telling else ""
+        mark = f"{page.look.glyph('telling') if frame.telling else '':<2}{row.index:>{number}}"
+        name = page.look.text(frames.short_name(frame.function), style)
+        times = page.look.text(f" × {words.grouped(frame.repeat)}" if frame.repeat > 1 else "", style)
+        where = frames.place(frame) if page.look.width >= WIDE else ""
+        page.hang(
+            page.look.text(mark, style), name, times, page.look.text(f"  {where}" if where else "", "quiet")
+        )
+
+
+def timeline(page: Page, report: Report) -> None:
+    if not report.timeline:
+        return
+    story = tell(report)
+    if story.moments:
+        page.heading(f"Timeline ({clock_label(story)})")
+        _moments(page, story)
+    if story.others:
+        page.heading("Also seen, on another clock")
+    for item in story.others[:LAST_MOMENTS]:
+        page.hang(page.look.text(clock_text(item.at, item.clock), "quiet"), page.look.text(item.text))
+
+
+def clock_label(story: Story) -> str:
+    names = {"elapsed": "since the server's start", "mono": "since boot", "wall": "UTC"}
+    return names.get(story.clock, story.clock)
+
+
+def _moments(page: Page, story: Story) -> None:
+    rows = _chosen(story)
+    width = max(len(short_clock(row.at, story.clock)) for row in rows if isinstance(row, Moment))
+    asleep = False
+    for row in rows:
+        rail = page.look.text(
+            page.look.glyph("asleep" if asleep else "rail"), "asleep" if asleep else "quiet"
+        )
+        if isinstance(row, int):
+            page.hang(
+                Text(" " * width + "  ") + rail, page.look.text(f"{row} more, see --html or --json", "quiet")
+            )
+            continue
+        if isinstance(row, Span):
+            page.hang(Text(" " * width + "  ") + rail, page.look.text(row.text, "asleep"))
+            continue
+        asleep = row.kind == "sleep" or (asleep and row.kind not in {"wake", "fault"})
+        _moment(page, row, short_clock(row.at, story.clock).rjust(width))
+
+
+def _moment(page: Page, row: Moment, time: str) -> None:
+    style = "fault" if row.kind == "fault" else "asleep" if row.kind in {"sleep", "wake"} else ""
+    mark = page.look.text(f"{time}  ", "quiet") + page.look.text(page.look.glyph(row.kind), style)
+    trust = words.trust_word(row.item.trust) if row.item.trust else ""
+    page.hang(
+        mark, page.look.text(row.item.text, style), page.look.text(f"  [{trust}]" if trust else "", "quiet")
+    )
+
+
+def _chosen(story: Story) -> list[Moment | Span | int]:
+    """Moments with each sleep's length behind its start; a number stands for that many left out."""
+    sleeps = {span.start: span for span in story.spans if span.kind == "asleep"}
+    first, last = list(story.moments), list[Moment]()
+    left_out = len(story.moments) - FIRST_MOMENTS - LAST_MOMENTS
+    if left_out > 1:
+        first, last = first[:FIRST_MOMENTS], first[-LAST_MOMENTS:]
+    rows: list[Moment | Span | int] = []
+    for moment in first:
+        rows += [moment, sleeps[moment.at]] if moment.kind == "sleep" and moment.at in sleeps else [moment]
+    rows += [left_out] if last else []
+    for moment in last:
+        rows += [moment, sleeps[moment.at]] if moment.kind == "sleep" and moment.at in sleeps else [moment]
+    return rows
+
+
+def process(page: Page, report: Report) -> None:
+    known = words.process_rows(report)
+    if known:
+        page.heading("Process")
+    for label, value in known:
+        page.hang(page.look.text(f"{label:<10}", "quiet"), page.look.text(value))
+
+
+def inputs(page: Page, report: Report) -> None:
+    page.heading("Inputs")
+    for item in report.inputs[:MAX_EVIDENCE]:
+        size = f"  {item.kind}, {words.grouped(item.size)} bytes"
+        page.hang(
+            page.look.glyph("bullet"), page.look.text(item.name, "strong"), page.look.text(size, "quiet")
+        )
+        if item.sha256:
+            page.copyable("sha256", item.sha256)
+    if not report.inputs:
+        page.say("none", "quiet")
+    found = words.extras(report)
+    if found:
+        page.heading("Fields this version does not know")
+    for path, value in found:
+        page.hang(page.look.text(path, "strong"), page.look.text(value))
+    tool = report.tool
+    page.line()
+    page.say(
+        f"{tool.name} {tool.version}, catalogue {tool.catalogue}, redaction {report.redaction}", "quiet", 0
+    )

@@ -6,7 +6,7 @@ guess between them could be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from analyzers.core.memory import WORD, Memory
@@ -31,15 +31,15 @@ def find_queue(
     memory: Memory,
     loop: ThreadRegisters | None,
     loop_address: int | None,
-    offsets: QueueOffsets,
+    layouts: Sequence[QueueOffsets],
 ) -> Found:
     """The queue of the thread ``loop``, or of the only server when it is None.
 
     ``loop_address`` is start_loop's address in its frame: where it stands on the stack, that frame begins.
     """
     tids = frozenset(thread.tid for thread in core.threads)
-    for addresses in _stages(core, memory, loop, loop_address, offsets):
-        queues = queues_at(memory, addresses, tids, offsets)
+    for addresses_for in _stages(core, memory, loop, loop_address):
+        queues = [q for layout in layouts for q in queues_at(memory, addresses_for(layout), tids, layout)]
         if len(queues) == 1:
             return Found(queues[0])
         if queues:
@@ -52,12 +52,13 @@ def _stages(
     memory: Memory,
     loop: ThreadRegisters | None,
     loop_address: int | None,
-    offsets: QueueOffsets,
-) -> Iterator[set[int]]:
+) -> Iterator[Callable[[QueueOffsets], set[int]]]:
+    """Where to look, surest first: for a layout, the addresses that may be a queue."""
     if loop is not None:
-        yield candidates(loop, offsets)
-        yield _pointers(memory, loop, loop_address)
-    yield {address for thread in core.threads for address in candidates(thread, offsets)}
+        yield lambda layout: candidates(loop, layout)
+        pointers = _pointers(memory, loop, loop_address)
+        yield lambda layout: pointers
+    yield lambda layout: {at for thread in core.threads for at in candidates(thread, layout)}
 
 
 def _pointers(memory: Memory, loop: ThreadRegisters, loop_address: int | None) -> set[int]:

@@ -16,7 +16,7 @@ from analyzers.core.locate import find_queue
 from analyzers.core.loopframes import ASLEEP, AWAKE, IN_CALLBACK, JUST_WOKEN, LoopFrames, loop_frames
 from analyzers.core.memory import Memory
 from analyzers.core.model import Core, ThreadRegisters
-from analyzers.core.queue import DEFAULT, QueueOffsets, QueueState, waits_on, waits_on_condition
+from analyzers.core.queue import KNOWN_OFFSETS, QueueOffsets, QueueState, waits_on, waits_on_condition
 
 STOPPING = "stopping"
 Witnesses = dict[str, frozenset[str]]
@@ -30,13 +30,12 @@ class _Seen:
     loop: LoopFrames | None
     thread: ThreadRegisters | None
     queue: QueueState | None
-    offsets: QueueOffsets
 
 
 def loop_state(
     core: Core,
     stacks: Sequence[StackFact],
-    offsets: QueueOffsets = DEFAULT,
+    offsets: Sequence[QueueOffsets] = KNOWN_OFFSETS,
     find_file: FindFile = on_disk,
 ) -> LoopFact | None:
     """The loop's phase with the witnesses that gave it; None when the core shows no queue loop at all.
@@ -56,7 +55,7 @@ def loop_state(
         found = find_queue(core, memory, thread, loop.loop.ip if loop else None, offsets)
         if loop is None and found.queue is None:
             return None
-        seen = _Seen(core, loop, thread or _loop_thread(core, found.queue, offsets), found.queue, offsets)
+        seen = _Seen(core, loop, thread or _loop_thread(core, found.queue), found.queue)
         return _judged(seen, _witnesses(seen, memory, find_file), found.note)
 
 
@@ -99,7 +98,7 @@ def _by_registers(seen: _Seen) -> frozenset[str]:
     thread, direct = seen.thread, seen.loop is not None and seen.loop.in_wait
     if thread is None or not waits_on_condition(thread):
         return frozenset()
-    on_queue = seen.queue is not None and waits_on(thread, seen.queue.address, seen.offsets)
+    on_queue = seen.queue is not None and waits_on(thread, seen.queue)
     if not (direct or on_queue):
         return frozenset()
     if thread.registers.get("r10", 0):
@@ -107,14 +106,14 @@ def _by_registers(seen: _Seen) -> frozenset[str]:
     return frozenset({ASLEEP}) if direct else frozenset({ASLEEP, AWAKE})
 
 
-def _loop_thread(core: Core, queue: QueueState | None, offsets: QueueOffsets) -> ThreadRegisters | None:
+def _loop_thread(core: Core, queue: QueueState | None) -> ThreadRegisters | None:
     """Without frames: the only thread in a timed wait on the queue's condition, which only the loop does.
 
     A thread that holds the mutex may be a request, and an untimed wait may be a request that wakes it.
     """
     if queue is None:
         return None
-    waiting = [thread for thread in core.threads if waits_on(thread, queue.address, offsets)]
+    waiting = [thread for thread in core.threads if waits_on(thread, queue)]
     timed = [thread for thread in waiting if thread.registers.get("r10", 0)]
     return timed[0] if len(timed) == 1 else None
 

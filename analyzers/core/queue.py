@@ -1,7 +1,7 @@
 """The server's ``server_queue`` in the memory of a core: its layout, the structural check, its flags.
 
-Layout: tools/server/server-queue.h of llama.cpp (read from b11368; debug information of b11063 and b11549
-agrees), libstdc++'s ``std::deque`` and glibc's ``pthread_mutex_t`` and ``pthread_cond_t`` on x86-64.
+Layouts: debug information of the builds named below (tools/server/server-queue.h of llama.cpp); those of
+``std::deque`` in libstdc++ and of ``pthread_mutex_t`` and ``pthread_cond_t`` in glibc on x86-64.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class QueueOffsets:
     worker_condition: int | None = 352
 
 
-DEFAULT = QueueOffsets()
+DEFAULT = QueueOffsets()  # b10809, b11063, b11368, b11549
+# b8672, b9713, b10229: before the queue of declined tasks and the worker thread.
+EARLY = QueueOffsets(deques=(16, 96), mutex=176, condition=216, worker_condition=None)
+KNOWN_OFFSETS = (DEFAULT, EARLY)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class QueueState:
     the mutex, 0 for none."""
 
     address: int
+    offsets: QueueOffsets
     running: bool
     sleeping: bool
     stop_requested: bool
@@ -71,9 +75,9 @@ def waits_on_condition(thread: ThreadRegisters) -> bool:
     return wait_command(thread) == FUTEX_WAIT_BITSET
 
 
-def waits_on(thread: ThreadRegisters, queue: int, offsets: QueueOffsets) -> bool:
-    """Whether the thread waits on the condition of the queue at this address."""
-    into = thread.registers.get("rdi", 0) - queue - offsets.condition
+def waits_on(thread: ThreadRegisters, queue: QueueState) -> bool:
+    """Whether the thread waits on this queue's condition."""
+    into = thread.registers.get("rdi", 0) - queue.address - queue.offsets.condition
     return waits_on_condition(thread) and into in CONDITION_WORDS
 
 
@@ -119,7 +123,7 @@ def read_queue(
     if not all(_is_deque(memory, data, at) for at in offsets.deques):
         return None
     running, sleeping, stop = map(bool, flags)
-    return QueueState(address, running, sleeping, stop, time_ms, bool(lock), owner)
+    return QueueState(address, offsets, running, sleeping, stop, time_ms, bool(lock), owner)
 
 
 def _owner_fits(lock: int, owner: int, tids: Collection[int]) -> bool:

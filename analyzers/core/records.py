@@ -32,6 +32,7 @@ SIGINFO_SIZE = 24
 MAX_THREADS = 1 << 16  # pid_max of a usual machine is 32768, of a large one 4 million
 MAX_MAPPED_FILES = 1 << 18  # as many as segments
 MAX_AUXV = 64  # the kernel writes about 20
+NO_DEATH = frozenset({0, 19})  # a debugger's snapshot of a living process carries none or SIGSTOP
 FAULT_SIGNALS = frozenset({4, 7, 8, 11})  # SIGILL, SIGBUS, SIGFPE, SIGSEGV carry an address
 SI_KERNEL = 0x80  # the kernel knows no address, for example for a non-canonical pointer
 NON_CANONICAL = range(1 << 47, (1 << 64) - (1 << 47))
@@ -54,7 +55,7 @@ class Records:
     def fault(self) -> tuple[int | None, int | None, int | None]:
         """Signal, si_code and fault address. The address is None unless the kernel set a real one."""
         number, code, address = self.siginfo or (self.delivered or 0, None, 0)
-        if number == 0:  # a snapshot of a living process carries no signal
+        if number in NO_DEATH:
             return None, None, None
         from_cpu = number in FAULT_SIGNALS and code is not None and code > 0 and code != SI_KERNEL
         known = from_cpu and address not in NON_CANONICAL

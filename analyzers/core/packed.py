@@ -1,0 +1,221 @@
+"""``opened``: a core that may be packed, as a plain file.
+
+systemd-coredump stores cores as .zst, .xz or .lz4; people send them as .gz or .bz2. The format is told by
+the first bytes, never by the name. Output is written sparse to a private temporary file and removed after.
+"""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile, _TemporaryFileWrapper
+from typing import BinaryIO, Protocol
+
+import zstandard
+
+from analyzers.core.elf import MAGIC as ELF_MAGIC
+from analyzers.core.files import opened_regular, plain, pread
+from analyzers.errors import UserError
+
+BLOCK = 1 << 20  # bytes unpacked at a time; the memory this needs
+HOLE = 64 << 10  # bytes; a piece of zeros is not written: stacks and arenas are mostly zero
+MAX_UNPACKED = 32 << 30  # bytes; systemd-coredump's own ProcessSizeMax default
+MAX_RATIO = 500  # written (non-zero) bytes per packed byte; a core of 179 MB measured 13 with zstd -1
+RATIO_FLOOR = 64 << 20  # below this no ratio is harmful
+MAX_WINDOW = 128 << 20  # bytes of memory a packed file may ask for; covers every level without --long
+MAGIC_BYTES = 6
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Reader(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds against bombs: total bytes, and written bytes per packed byte above a floor."""
+
+    unpacked: int = MAX_UNPACKED
+    ratio: int = MAX_RATIO
+    ratio_floor: int = RATIO_FLOOR
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class _XzReader:
+    """Like lzma.open, with a bound on the memory that the file's dictionary may take."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._stream = self._fresh()
+
+    def read(self, size: int, /) -> bytes:
+        while True:
+            if self._stream.eof and not self._next_stream():
+                return b""
+            fed = self._source.read(BLOCK) if self._stream.needs_input else b""
+            if self._stream.needs_input and not fed:
+                raise EOFError("xz stream ends early")
+            data = self._stream.decompress(fed, size)
+            if data:
+                return data
+
+    def _next_stream(self) -> bool:
+        rest = (self._stream.unused_data or self._source.read(BLOCK)).lstrip(b"\0")
+        if not rest:
+            return False
+        self._source.seek(-len(rest), os.SEEK_CUR)
+        self._stream = self._fresh()
+        return True
+
+    @staticmethod
+    def _fresh() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
+
+
+def _zstd(source: BinaryIO) -> Reader:
+    unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+    return unpacker.stream_reader(source, read_across_frames=True)
+
+
+def _gzip(source: BinaryIO) -> Reader:
+    return gzip.GzipFile(fileobj=source)
+
+
+def _bzip2(source: BinaryIO) -> Reader:
+    return bz2.BZ2File(source)
+
+
+FORMATS: dict[bytes, tuple[str, Callable[[BinaryIO], Reader]]] = {
+    b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
+    b"\x1f\x8b": ("gzip", _gzip),
+    b"\xfd7zXZ\0": ("xz", _XzReader),
+    b"BZh": ("bzip2", _bzip2),
+}
+LZ4_MAGICS = (b"\x04\x22\x4d\x18", b"\x02\x21\x4c\x18")  # frame and legacy format
+LZ4_REMEDY = "unpack it with `lz4 -d FILE core` (package lz4) and give the result"
+DAMAGE = (OSError, ValueError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One packed file: its name for error lines, its format, its size in bytes and the bounds."""
+
+    where: str
+    kind: str
+    packed: int
+    limits: Limits
+
+
+@contextmanager
+def opened(path: Path, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS) -> Iterator[Path]:
+    """A context that yields the core itself, or its unpacked copy in ``folder`` (default: TMPDIR or /tmp).
+
+    The copy has mode 0600 and is gone when the context ends. A packed file that ends early yields what it
+    holds; the reader then says that the core is cut.
+    Raises UserError on entering: unreadable, lz4, damaged, no core inside, over a limit, disk full.
+    """
+    where = plain(str(path))
+    with opened_regular(path) as descriptor:
+        magic = pread(descriptor, MAGIC_BYTES, 0)
+        if magic.startswith(LZ4_MAGICS):
+            raise UserError("packed with lz4", where=where, remedy=LZ4_REMEDY)
+        found = next((row for key, row in FORMATS.items() if magic.startswith(key)), None)
+        if found is None:
+            yield path
+            return
+        kind, maker = found
+        with os.fdopen(os.dup(descriptor), "rb") as source, _temporary(where, folder) as target:
+            job = _Job(where, kind, os.fstat(descriptor).st_size, limits)
+            source.seek(0)
+            _unpack(job, maker(source), target.fileno())
+            yield Path(target.name)
+
+
+def _temporary(where: str, folder: Path | None) -> _TemporaryFileWrapper[bytes]:
+    try:
+        return NamedTemporaryFile(prefix="llama-blackbox-", suffix=".core", dir=folder)
+    except OSError as error:
+        raise _not_written(where, error) from error
+
+
+def _unpack(job: _Job, reader: Reader, target: int) -> None:
+    total = written = 0
+    while block := _next_block(job, reader):
+        if total == 0 and block[:4] != ELF_MAGIC:
+            raise UserError(f"{job.kind} data, but no core inside", where=job.where, remedy="give a core")
+        written += _write(job, target, block, total)
+        total += len(block)
+        _check(job, total, written)
+    if total == 0:
+        raise UserError(f"{job.kind} data that ends at once", where=job.where, remedy="copy the file again")
+    os.ftruncate(target, total)
+
+
+def _next_block(job: _Job, reader: Reader) -> bytes:
+    try:
+        return reader.read(BLOCK)
+    except EOFError:  # cut: what came before it still counts
+        return b""
+    except DAMAGE as error:
+        raise UserError(
+            f"{job.kind} data is damaged, or wants over {MAX_WINDOW >> 20} MB to unpack",
+            where=job.where,
+            remedy=f"copy the file again and test it with `{job.kind} -t`",
+        ) from error
+
+
+def _write(job: _Job, target: int, block: bytes, at: int) -> int:
+    """Write the pieces of ``block`` that are not zero; the number of bytes written."""
+    written = 0
+    for start in range(0, len(block), HOLE):
+        piece = block[start : start + HOLE]
+        if piece.count(0) < len(piece):
+            _write_all(job, target, piece, at + start)
+            written += len(piece)
+    return written
+
+
+def _write_all(job: _Job, target: int, piece: bytes, at: int) -> None:
+    try:
+        while piece:
+            done = os.pwrite(target, piece, at)
+            piece, at = piece[done:], at + done
+    except OSError as error:
+        raise _not_written(job.where, error) from error
+
+
+def _check(job: _Job, total: int, written: int) -> None:
+    limits = job.limits
+    if total > limits.unpacked:
+        raise UserError(
+            f"unpacks to more than {limits.unpacked} bytes",
+            where=job.where,
+            remedy="unpack it yourself and give the result",
+        )
+    if written > limits.ratio_floor and written > limits.ratio * job.packed:
+        raise UserError(
+            f"unpacks to more than {limits.ratio} times its size, as no core does",
+            where=job.where,
+            remedy="unpack it yourself if you trust it and give the result",
+        )
+
+
+def _not_written(where: str, error: OSError) -> UserError:
+    if error.errno in DISK_FULL:
+        return UserError(
+            "no room to unpack it", where=where, remedy="free space or set TMPDIR to a folder with room"
+        )
+    reason = (error.strerror or "error").lower()
+    return UserError(
+        f"cannot be unpacked ({reason})", where=where, remedy="set TMPDIR to a folder that can be written"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from analyzers.contracts.facts import AbortFact
-from analyzers.verdict.case import Case, Seen
+from analyzers.verdict.case import Case, Seen, ids_of
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.sleep import SleepStory
@@ -119,7 +119,7 @@ def _wake_reload(case: Case, ending: Ending, story: SleepStory, text: Seen[Abort
         "memory": "an allocation failed during the reload",
         "wake": "nothing here says why the reload failed",
     }[cause]
-    witnesses = [seen.id for seen in (*files, *alloc, *failed)]
+    witnesses = ids_of(files, alloc, failed)
     return Finding(
         "ABRT-WAKE-RELOAD",
         cause,

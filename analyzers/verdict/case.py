@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from analyzers.contracts.evidence import Evidence, Trust
 from analyzers.contracts.facts import (
@@ -50,6 +50,11 @@ class Seen(Generic[F]):
         return self.evidence.trust is Trust.CLIENT
 
 
+def ids_of(*groups: Iterable[Seen[Any]]) -> tuple[str, ...]:
+    """The evidence ids of all these facts, in order, each once."""
+    return tuple(dict.fromkeys(seen.id for group in groups for seen in group))
+
+
 @dataclass(frozen=True)
 class Case:
     """All facts of one incident, in the order they were read."""
@@ -81,6 +86,11 @@ class Case:
         """The best statement about the queue loop: the queue's own memory outranks frames."""
         known = [seen for seen in self.loops if seen.fact.phase != "unknown"]
         return max(known, key=lambda seen: ("flags" in seen.fact.how, len(seen.fact.how)), default=None)
+
+    @property
+    def overflowed(self) -> bool:
+        """The kernel's line or the core shows a fault just below the thread's stack."""
+        return any(s.fact.stack_overflow for s in self.kernel) or any(s.fact.stack_overflow for s in self.cores)
 
     def events(self, *names: str) -> list[Seen[LogFact]]:
         """Log events of these names, in order."""

@@ -1,4 +1,4 @@
-"""WHAT ended the process: kernel and core first, then abort text, supervisor, exit code, router text, silence."""
+"""WHAT ended the process: kernel and core first, then abort text, supervisor, exit code, router text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 
 from analyzers.contracts.facts import ExitFact, KernelFact
-from analyzers.verdict.case import Case, Seen
+from analyzers.verdict.case import Case, Seen, ids_of
 
 KERNEL_SIGNALS = {
     "segfault": int(signal.SIGSEGV),
@@ -40,7 +40,7 @@ class Ending:
 
 def find_ending(case: Case) -> Ending:
     """The best-witnessed end of the process; an empty Ending when nothing tells."""
-    witnesses = [seen.id for seen in (*case.cores, *case.kernel)]
+    witnesses = list(ids_of(case.cores, case.kernel))
     exits = [seen for seen in case.exits if not seen.forgeable]
     requested = any(seen.fact.requested for seen in exits) or bool(case.events("stopping"))
     supervisor = next((s.fact.result for s in exits if s.fact.result in SUPERVISOR_KILLS), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from analyzers.verdict.case import Case
+from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import STOP_SIGNALS, Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.sleep import SleepStory
@@ -46,7 +46,7 @@ def gpu_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
 
 def stack_overflow(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """A stack overflow on a server that was awake, or whose recursion is not over the model."""
-    overflow = any(s.fact.stack_overflow for s in (*case.kernel, *case.cores))
+    overflow = case.overflowed
     crash = case.crash
     deep = crash is not None and bool(crash.recursion)
     if ending.signal != SIGSEGV or not (overflow or deep):
@@ -97,7 +97,7 @@ def bus_error(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         else "A mapped file could not be read.",
         handler=case.crash.handler if case.crash else None,
         reasons=tuple(reasons),
-        witnesses=(*ending.witnesses, *(s.id for s in (*cut, *mapped))),
+        witnesses=(*ending.witnesses, *ids_of(cut, mapped)),
         asks=()
         if known
         else (

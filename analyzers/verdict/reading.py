@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analyzers.contracts.facts import Frame, StackFact
-from analyzers.stacks.frames import base_name, is_plumbing, reads_model, regex_splitter, route_handler
+from analyzers.stacks.frames import is_plumbing, name_of, reader_kind, regex_splitter, route_handler
 
 RUNG_RANK = {"gdb": 5, "stride": 5, "eu-stack": 4, "live": 4, "self-trace": 3, "pasted": 2, "notes": 1}
 DEEP_RECURSION = 200  # folded frames; ordinary nesting of llama-server stays far below
-ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete")
+ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete", "unlink_chunk")
 STALE_ARGUMENT = "handle_count_tokens(llama_vocab const*"
 WAITING_FOR_RESULT = ("server_response::recv", "server_response_reader::next", "server_response_reader::wait")
 
@@ -30,6 +30,7 @@ class StackReading:
     model_reader: str | None = None
     regex: bool = False
     recursion: str | None = None
+    recursion_reads: str | None = None  # what the repeated function reads: model, templates, pure
     depth: int = 0
     in_allocator: bool = False
     waits_for_result: bool = False
@@ -59,9 +60,10 @@ def read_stack(stack: StackFact, evidence_id: str) -> StackReading:
         id=evidence_id,
         handler=handler.name if handler else None,
         stale_signature=_stale(handler.raw if handler else None),
-        model_reader=next((base_name(f.function or "") for f in stack.frames if reads_model(f)), None),
+        model_reader=next((name_of(f) for f in stack.frames if reader_kind(f) == "model"), None),
         regex=any(regex_splitter(frame) for frame in stack.frames),
-        recursion=base_name(deepest.function or "") if deepest and recursive else None,
+        recursion=name_of(deepest) if deepest and recursive else None,
+        recursion_reads=reader_kind(deepest) if deepest and recursive else None,
         depth=deepest.repeat if deepest and recursive else 0,
         in_allocator=_top_is_allocator(stack.frames),
         waits_for_result=any(part in name for name in names for part in WAITING_FOR_RESULT),
@@ -79,11 +81,13 @@ def _stale(raw: str | None) -> bool | None:
 
 
 def _top_is_allocator(frames: tuple[Frame, ...]) -> bool:
-    first = next((frame for frame in frames if frame.function), None)
-    if first is None or first.function is None:
-        return False
-    name = base_name(first.function).lstrip("_")
-    return any(word in name for word in ALLOCATOR) or is_plumbing(first)
+    """The fault is inside the allocator, seen below the frames that report it."""
+    for frame in frames:
+        if any(word in name_of(frame) for word in ALLOCATOR):
+            return True
+        if not is_plumbing(frame):
+            return False
+    return False
 
 
 def _reloading(names: list[str]) -> bool:

@@ -101,49 +101,78 @@ def unload_under_reader(case: Case, ending: Ending, story: SleepStory) -> Findin
     crash = case.crash
     if crash is None or not memory_fault(case, ending, crash) or not crash.reads_model_under_handler:
         return None
-    if crash.regex and crash.recursion:
+    if crash.recursion and crash.recursion_reads != "model":
+        return None  # the request's own depth (JSON, regex), whatever the loop does
+    how = _how_gone(case, story)
+    if how == "log" and crash.stale_signature:
+        return _either(case, ending, story, crash)
+    if how is None:
         return None
     loop = case.loop.fact if case.loop else None
-    gone = loop is not None and (loop.phase in GONE or loop.sleeping is True)
-    just_woken = story.slept and (loop is not None and loop.phase == "just-woken")
-    by_log = loop is None and story.slept and story.phase == "asleep"
-    late = not gone and not just_woken and story.slept and story.phase == "waking"
-    if by_log and crash.stale_signature:
-        return _either(case, ending, story, crash)
-    if not (gone or just_woken or by_log or late):
-        return None
     phase = loop.phase if loop is not None and loop.phase in GONE else "asleep"
-    if just_woken or late:
-        phase = "first-request-after-wake"
-    direct = not crash.in_allocator or bool(crash.recursion)
-    confidence = (
-        "proven" if gone and direct and crash.stack.rung in ("eu-stack", "stride", "gdb") else "strong"
-    )
-    reasons = [
-        f"the fault is in {crash.model_reader} under {crash.handler}: a request past the wake barrier was reading the model",
-        _loop_sentence(phase, loop is not None and loop.sleeping is True, by_log),
-    ]
-    if crash.recursion:
-        reasons.append(
-            f"the stack overflow is an endless recursion of {crash.recursion} over freed memory ({crash.depth:,} frames), "
-            "not a deep request"
-        )
-    if crash.stale_signature:
-        reasons.append(
-            "the handler has D1's mark, but the loop is not awake: the model went away under the reader (not D1)"
-        )
+    phase = "first-request-after-wake" if how in ("just-woken", "late") else phase
     return Finding(
         "SEGV-UAF-SLEEP",
         "sleep",
         phase,
-        _by_trust(confidence, crash),
-        "The idle timer put the server to sleep while a request was still reading the model, which was freed under it.",
+        _by_trust(_d2_confidence(how, crash), crash),
+        "The idle timer put the server to sleep while a request was still reading the model, "
+        "which was freed under it.",
         "D2",
         crash.handler,
-        tuple(reasons),
+        _d2_reasons(how, phase, crash, loop is not None and loop.sleeping is True),
         _witnesses(case, ending, crash, story),
-        () if gone else (CORE_ASK,),
+        () if loop is not None else (CORE_ASK,),
     )
+
+
+def _how_gone(case: Case, story: SleepStory) -> str | None:
+    """The witness for a model that went away: core (the loop itself), just-woken, log, late, or None."""
+    loop = case.loop.fact if case.loop else None
+    if loop is not None and (loop.phase in GONE or loop.sleeping is True):
+        return "core"
+    if not story.slept:
+        return None
+    if loop is not None and loop.phase == "just-woken":
+        return "just-woken"
+    if loop is None and story.phase == "asleep":
+        return "log"
+    return "late" if story.phase == "waking" else None
+
+
+def _d2_confidence(how: str, crash: StackReading) -> str:
+    direct = not crash.in_allocator or bool(crash.recursion)
+    if how == "core" and direct and crash.stack.rung in ("eu-stack", "stride", "gdb"):
+        return "proven"
+    # a reader that outlived sleep AND wake looks like a request that fails on the new model
+    return "weak" if how == "late" else "strong"
+
+
+def _d2_reasons(how: str, phase: str, crash: StackReading, flag: bool) -> tuple[str, ...]:
+    reasons = [
+        f"the fault is in {crash.model_reader} under {crash.handler}: "
+        "a request past the wake barrier was reading the model",
+        _LOOP_SENTENCES[how if how != "core" else phase] + (" (its sleeping flag is set)" if flag else ""),
+    ]
+    if crash.recursion:
+        reasons.append(
+            f"the stack overflow is an endless recursion of {crash.recursion} over freed memory "
+            f"({crash.depth:,} frames), not a deep request"
+        )
+    if crash.stale_signature and how == "core":
+        reasons.append("the handler has D1's mark, but the loop is not awake: the model went away under it")
+    return tuple(reasons)
+
+
+_LOOP_SENTENCES = {
+    "unloading": "the queue loop is freeing the model in the same core",
+    "asleep": "the queue loop is asleep in the same core: the model is already freed",
+    "waking": "the queue loop is loading the model again in the same core",
+    "just-woken": "the queue loop has just woken and this process's log shows the sleep before",
+    "log": "the last line of this process's log is that it goes to sleep; no wake follows",
+    "late": "the log shows a sleep and a wake just before; a reader that began earlier fits, and so does "
+    "a fault on the new model",
+}
 
 
 def _either(case: Case, ending: Ending, story: SleepStory, crash: StackReading) -> Finding:
@@ -198,7 +227,7 @@ def suspicion(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """A memory fault without a stack, right at a sleep transition: named, never more than weak."""
     if case.crash is not None or ending.signal not in MEMORY_SIGNALS or not story.slept:
         return None
-    overflow = any(seen.fact.stack_overflow for seen in (*case.kernel, *case.cores))
+    overflow = case.overflowed
     woke = story.phase == "waking"
     if not (story.phase == "asleep" or (woke and not overflow)):
         return None
@@ -207,7 +236,8 @@ def suspicion(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         "wake" if woke else "sleep",
         "first-request-after-wake" if woke else "asleep",
         "weak",
-        "The process died of a memory fault right at a sleep transition; without a stack this is the likeliest reading.",
+        "The process died of a memory fault right at a sleep transition; "
+        "without a stack this is the likeliest reading.",
         "D1" if woke else "D2",
         None,
         (
@@ -244,18 +274,6 @@ def _map_error(error: str | None) -> bool:
 
 def _by_trust(confidence: str, crash: StackReading) -> str:
     return at_most(confidence, "strong") if crash.stack.rung in ("pasted", "self-trace") else confidence
-
-
-def _loop_sentence(phase: str, flag: bool, by_log: bool) -> str:
-    if by_log:
-        return "the last line of this process's log is that it goes to sleep; no wake follows"
-    words = {
-        "unloading": "the queue loop is freeing the model in the same core",
-        "asleep": "the queue loop is asleep in the same core: the model is already freed",
-        "waking": "the queue loop is loading the model again in the same core",
-        "first-request-after-wake": "the queue loop has just woken and this process's log shows the sleep before",
-    }
-    return words.get(phase, f"the queue loop is {phase}") + (" (its sleeping flag is set)" if flag else "")
 
 
 def _witnesses(case: Case, ending: Ending, crash: StackReading, story: SleepStory) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from analyzers.catalogue.loader import Catalogue, load_catalogue
@@ -11,7 +11,7 @@ from analyzers.catalogue.model import Advice, Page, Section
 from analyzers.catalogue.tables import printable
 from analyzers.errors import EXIT_OK, UserError
 
-INDENT = 2
+COMMAND_INDENT = 6
 PLURALS = {
     "defect": "Defects",
     "class": "Classes",
@@ -48,9 +48,10 @@ def _remedy(catalogue: Catalogue, topic: str) -> str:
 def _print_list(catalogue: Catalogue, console: Console) -> None:
     for kind, rows in catalogue.ids().items():
         console.print(Text(PLURALS.get(kind, kind), style="bold"))
-        width = max(len(id) for id, _ in rows)
+        grid = _grid()
         for id, line in rows:
-            console.print(_indented(Text.assemble((id.ljust(width), "cyan"), "  ", line)))
+            grid.add_row("", Text(id, style="cyan"), Text(line))
+        console.print(grid)
         console.print()
 
 
@@ -66,20 +67,27 @@ def _print_page(page: Page, catalogue: Catalogue, console: Console) -> None:
 
 def _print_section(section: Section, console: Console) -> None:
     console.print(Text(section.heading, style="bold"))
-    several = len(section.lines) > 1
+    bullet = "-" if len(section.lines) > 1 else ""
     for line in section.lines:
-        console.print(_indented(Text(f"- {line}" if several else line)))
+        _print_hanging(bullet, line, console)
     for number, step in enumerate(section.steps, start=1):
         _print_step(number, step, console)
 
 
 def _print_step(number: int, step: Advice, console: Console) -> None:
     where = "" if step.where == "any" else f" ({step.where})"
-    console.print(_indented(Text(f"{number}. {step.text}{where}")))
+    _print_hanging(f"{number}.", f"{step.text}{where}", console)
     if step.command:
         # never wrapped: a command must survive being copied from a narrow terminal
-        console.print(Text(" " * (INDENT + 3) + step.command, style="green"), soft_wrap=True)
+        console.print(Text(" " * COMMAND_INDENT + step.command, style="green"), soft_wrap=True)
 
 
-def _indented(text: Text) -> Padding:
-    return Padding(text, (0, 0, 0, INDENT))
+def _print_hanging(marker: str, text: str, console: Console) -> None:
+    """A paragraph whose later lines start where its first word does."""
+    grid = _grid()
+    grid.add_row("", *((marker,) if marker else ()), Text(text, overflow="fold"))
+    console.print(grid)
+
+
+def _grid() -> Table:
+    return Table.grid(padding=(0, 1), pad_edge=False)

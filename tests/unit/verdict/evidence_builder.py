@@ -85,10 +85,17 @@ class Maker:
         return self.add(CoreFact(signal=signal, **fields), Trust.KERNEL)  # type: ignore[arg-type]
 
     def stack(
-        self, functions: Sequence[str | tuple[str, int]], rung: str = "eu-stack", *, crashed: bool = True, live: bool = False
+        self,
+        functions: Sequence[str | tuple[str, int]],
+        rung: str = "eu-stack",
+        *,
+        crashed: bool = True,
+        live: bool = False,
     ) -> Maker:
         frames = tuple(Frame(f) if isinstance(f, str) else Frame(f[0], repeat=f[1]) for f in functions)
-        return self.add(StackFact(crashed=crashed, rung=rung, frames=frames, complete=True, live=live), Trust.KERNEL)
+        return self.add(
+            StackFact(crashed=crashed, rung=rung, frames=frames, complete=True, live=live), Trust.KERNEL
+        )
 
     def loop(self, phase: str, *, sleeping: bool | None = None, last_ms: int | None = None) -> Maker:
         how = ("frames", "registers") + (("flags",) if sleeping is not None else ())
@@ -96,7 +103,9 @@ class Maker:
             LoopFact(phase=phase, how=how, sleeping=sleeping, time_last_task_ms=last_ms), Trust.KERNEL
         )
 
-    def exit(self, signal: int | None = None, code: int | None = None, by: str = "waitpid", **fields: object) -> Maker:
+    def exit(
+        self, signal: int | None = None, code: int | None = None, by: str = "waitpid", **fields: object
+    ) -> Maker:
         return self.add(ExitFact(by=by, signal=signal, code=code, **fields), Trust.SUPERVISOR)  # type: ignore[arg-type]
 
     def abort(self, shape: str, message: str = "text", trust: Trust = Trust.SERVER) -> Maker:

@@ -58,18 +58,29 @@ def stack_for(shape: str, reader: bool) -> tuple[object, ...]:
     return READER if reader else NO_READER
 
 
-@pytest.mark.parametrize(("shape", "phase"), itertools.product(SHAPES, ("unloading", "asleep", "waking")))
-def test_a_reader_over_a_model_that_is_gone_is_d2_whatever_the_kernel_calls_it(shape: str, phase: str) -> None:
-    maker = Maker().log(*SLEPT).kernel(**SHAPES[shape]).core().stack(stack_for(shape, True)).loop(phase, sleeping=True)
+@pytest.mark.parametrize(("shape", "phase"), list(itertools.product(SHAPES, ("unloading", "asleep", "waking"))))
+def test_a_reader_over_a_model_that_is_gone_is_d2_whatever_the_kernel_calls_it(
+    shape: str, phase: str
+) -> None:
+    maker = (
+        Maker()
+        .log(*SLEPT)
+        .kernel(**SHAPES[shape])
+        .core()
+        .stack(stack_for(shape, True))
+        .loop(phase, sleeping=True)
+    )
     found = verdict(maker)
     assert (found.class_, found.defect, found.cause, found.phase) == ("SEGV-UAF-SLEEP", "D2", "sleep", phase)
     assert found.handler == "handle_completions_impl"
     assert found.confidence == ("strong" if shape == "in-malloc" else "proven")
 
 
-@pytest.mark.parametrize(("shape", "reader"), itertools.product(SHAPES, (True, False)))
+@pytest.mark.parametrize(("shape", "reader"), list(itertools.product(SHAPES, (True, False))))
 def test_the_same_crash_on_an_awake_server_is_never_blamed_on_sleep(shape: str, reader: bool) -> None:
-    maker = Maker().log(*NEVER_SLEPT).kernel(**SHAPES[shape]).core().stack(stack_for(shape, reader)).loop("awake")
+    maker = (
+        Maker().log(*NEVER_SLEPT).kernel(**SHAPES[shape]).core().stack(stack_for(shape, reader)).loop("awake")
+    )
     found = verdict(maker)
     assert found.class_ == ("SEGV-STACK" if shape == "overflow" else "SEGV")
     assert found.cause not in ("sleep", "wake")
@@ -77,9 +88,11 @@ def test_the_same_crash_on_an_awake_server_is_never_blamed_on_sleep(shape: str, 
     assert found.phase == "awake"
 
 
-@pytest.mark.parametrize(("shape", "reader"), itertools.product(SHAPES, (True, False)))
+@pytest.mark.parametrize(("shape", "reader"), list(itertools.product(SHAPES, (True, False))))
 def test_an_old_sleep_long_before_the_crash_is_not_its_cause(shape: str, reader: bool) -> None:
-    maker = Maker().log(*AWAKE_AGAIN).kernel(**SHAPES[shape]).core().stack(stack_for(shape, reader)).loop("awake")
+    maker = (
+        Maker().log(*AWAKE_AGAIN).kernel(**SHAPES[shape]).core().stack(stack_for(shape, reader)).loop("awake")
+    )
     found = verdict(maker)
     assert found.class_ in ("SEGV", "SEGV-STACK")
     assert found.defect is None
@@ -108,7 +121,9 @@ def test_a_kernel_line_right_after_going_to_sleep_is_a_weak_suspicion(shape: str
     assert (found.class_, found.defect, found.confidence) == ("SEGV-UAF-SLEEP", "D2", "weak")
 
 
-def d1(handler: str = COUNT_AFFECTED, log: tuple[str, ...] = WOKEN, loop: str = "awake", **flags: object) -> Maker:
+def d1(
+    handler: str = COUNT_AFFECTED, log: tuple[str, ...] = WOKEN, loop: str = "awake", **flags: object
+) -> Maker:
     maker = Maker().log(*log).kernel("gpf", mono=4646.603480, object="xllamacpp.abi3.so").core()
     return maker.stack((*TOKENIZE, handler, *HTTP)).loop(loop, **flags)  # type: ignore[arg-type]
 
@@ -188,7 +203,14 @@ def test_regex_recursion_while_asleep_is_the_requests_own() -> None:
 
 def test_heap_damage_that_the_allocator_noticed_under_a_reader_is_d2() -> None:
     stack = ("__pthread_kill_implementation", "raise", "abort", "malloc_printerr", "_int_malloc", *READER)
-    maker = Maker().log(*SLEPT).core(6).stack(stack).loop("asleep", sleeping=True).abort("malloc", "malloc(): corrupted")
+    maker = (
+        Maker()
+        .log(*SLEPT)
+        .core(6)
+        .stack(stack)
+        .loop("asleep", sleeping=True)
+        .abort("malloc", "malloc(): corrupted")
+    )
     found = verdict(maker)
     assert (found.class_, found.defect) == ("SEGV-UAF-SLEEP", "D2")
 
@@ -241,11 +263,18 @@ def test_an_abort_names_itself_and_is_not_blamed_on_sleep(
     assert (found.class_, found.cause, found.defect) == (class_, cause, None)
 
 
-@pytest.mark.parametrize(("state", "cause"), [("missing", "model-file"), ("cut", "model-file"), ("present", "wake")])
+@pytest.mark.parametrize(
+    ("state", "cause"), [("missing", "model-file"), ("cut", "model-file"), ("present", "wake")]
+)
 def test_a_failed_reload_is_d7_and_its_cause_needs_evidence(state: str, cause: str) -> None:
     maker = Maker().log(*WOKEN).abort("wake-reload").exit(6).add(ModelFileFact(state=state), Trust.KERNEL)
     found = verdict(maker)
-    assert (found.class_, found.defect, found.phase, found.cause) == ("ABRT-WAKE-RELOAD", "D7", "waking", cause)
+    assert (found.class_, found.defect, found.phase, found.cause) == (
+        "ABRT-WAKE-RELOAD",
+        "D7",
+        "waking",
+        cause,
+    )
 
 
 def test_an_abort_text_in_a_prompt_decides_nothing() -> None:
@@ -317,7 +346,12 @@ def test_an_error_from_inside_the_vocabulary_while_going_to_sleep_is_the_live_d2
     maker.add(AnswerFact(route="/tokenize", status=500, error="_Map_base::at", expected=False), Trust.SERVER)
     maker.add(ProbeFact(route="/health", status=200), Trust.SERVER)
     found = verdict(maker)
-    assert (found.class_, found.defect, found.cause, found.confidence) == ("ERROR-UAF-SLEEP", "D2", "sleep", "strong")
+    assert (found.class_, found.defect, found.cause, found.confidence) == (
+        "ERROR-UAF-SLEEP",
+        "D2",
+        "sleep",
+        "strong",
+    )
     twin = Maker().log(*NEVER_SLEPT)
     twin.add(AnswerFact(route="/tokenize", status=500, error="_Map_base::at", expected=False), Trust.SERVER)
     assert verdict(twin).class_ != "ERROR-UAF-SLEEP"

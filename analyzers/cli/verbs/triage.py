@@ -1,0 +1,85 @@
+"""`llama-blackbox triage INPUT…`: evidence in, verdict out, offline."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
+from analyzers.triage.run import Options, Triage, finish, triage
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def run(
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(help="cores, server logs, journal exports or JSON, kernel lines, traces, bundles"),
+    ],
+    exe: Annotated[Path | None, typer.Option(help="the executable of the core, when it is not where it was")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the report as JSON (llama-blackbox/report/1)")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown for a bug report")] = False,
+    html: Annotated[Path | None, typer.Option(help="write a self-contained page to this file")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="leave out what follows the verdict: hash and gdb")] = False,
+    include_private: Annotated[
+        bool, typer.Option("--include-private", help="do not redact prompts, keys and paths")
+    ] = False,
+) -> int:
+    """Say what happened, where and why, from any mix of evidence. Nothing given is ever changed.
+
+    Exit status: 0 a verdict, 3 undetermined, 2 an input cannot be used.
+    """
+    if json and markdown:
+        raise UserError("--json and --markdown exclude each other", where="triage", remedy="give one of them")
+    result = triage(inputs, Options(exe=exe, fast=fast, include_private=include_private))
+    if json or markdown:
+        result = finish(result)
+        print(result.report.to_json() if json else _markdown(result))
+    else:
+        result = _terminal(result)
+    if html is not None:
+        _write_html(result, html)
+    return EXIT_UNDETERMINED if result.report.verdict.confidence == "undetermined" else EXIT_OK
+
+
+def _markdown(result: Triage) -> str:
+    from analyzers.render.markdown import render_markdown
+
+    return render_markdown(result.report)
+
+
+def _terminal(result: Triage) -> Triage:
+    """The verdict first, whole; then what takes longer."""
+    from rich.console import Console
+
+    from analyzers.render.terminal import render_follow_up, render_terminal
+
+    console = Console(highlight=False)
+    render_terminal(result.report, console)
+    sys.stdout.flush()
+    if result.options.fast or not result.pending:
+        return result
+    with Console(stderr=True).status("asking gdb and hashing the inputs (the verdict above stands)"):
+        done = finish(result)
+    render_follow_up(done.report, console)
+    return done
+
+
+def _write_html(result: Triage, target: Path) -> None:
+    from analyzers.render.html import render_html
+
+    text = render_html(finish(result).report)
+    if str(target) == "-":
+        print(text)
+        return
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot be written ({error.strerror})", where=str(target), remedy="give another --html FILE"
+        ) from None
+    print(f"HTML report: {target}", file=sys.stderr)

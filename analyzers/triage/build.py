@@ -1,0 +1,187 @@
+"""From one incident's evidence and its finding to the Report."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from analyzers.catalogue.loader import load_catalogue
+from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.report import (
+    Advice,
+    Gap,
+    Host,
+    Incident,
+    InputFile,
+    Model,
+    Process,
+    Report,
+    Signature,
+    Tool,
+    Verdict,
+)
+from analyzers.signature.keys import sign
+from analyzers.triage.threads import thread_views
+from analyzers.triage.timeline import timeline_of
+from analyzers.verdict.case import Case, build_case
+from analyzers.verdict.decide import decide
+from analyzers.verdict.ending import find_ending
+from analyzers.verdict.finding import Finding
+from analyzers.version import __version__
+
+WITNESS_LIMIT = 40  # evidence rows in a verdict; the timeline and the threads hold the rest
+
+
+@dataclass(frozen=True)
+class Group:
+    """Everything seen of one incident, before it is judged."""
+
+    evidence: tuple[Evidence, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    process: Process = field(default_factory=Process)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One incident with its case, finding and signature."""
+
+    group: Group
+    case: Case
+    finding: Finding
+    signature: Signature
+    notes: tuple[str, ...] = field(default=())
+
+
+def judge(group: Group) -> Judged:
+    """Run the rules and name the incident."""
+    case = build_case(group.evidence)
+    notes: list[str] = []
+    finding = decide(case, notes)
+    crash = case.crash.stack if case.crash else None
+    signature = sign(
+        crash, class_=finding.class_, defect=finding.defect, handler=finding.handler, route=_route(case)
+    )
+    return Judged(group, case, finding, signature, tuple(notes))
+
+
+def report_of(
+    judged: Sequence[Judged],
+    *,
+    inputs: Sequence[InputFile],
+    gaps: Sequence[Gap] = (),
+    host: Host | None = None,
+    redaction: str = "default",
+) -> Report:
+    """The report about the first incident, with a table of all of them when there are several."""
+    first = judged[0]
+    return Report(
+        tool=Tool(version=__version__, catalogue=load_catalogue().version),
+        inputs=list(inputs),
+        redaction=redaction,
+        host=host or Host(),
+        incidents=_incidents(judged),
+        verdict=_verdict(first),
+        signature=first.signature,
+        process=_process(first),
+        threads=thread_views(first.case),
+        timeline=timeline_of(first.case),
+        gaps=_gaps(first, gaps),
+    )
+
+
+def _verdict(judged: Judged) -> Verdict:
+    finding = judged.finding
+    wanted = list(dict.fromkeys(finding.witnesses))
+    by_id = {item.id: item for item in judged.group.evidence}
+    return Verdict(
+        class_=finding.class_,
+        cause=finding.cause,
+        defect=finding.defect,
+        phase=finding.phase,
+        confidence=finding.confidence,
+        summary=finding.summary,
+        handler=finding.handler,
+        advice=_advice(finding),
+        evidence=[by_id[id] for id in wanted[:WITNESS_LIMIT] if id in by_id],
+        reasons=[reason for reason in finding.reasons if reason],
+    )
+
+
+def _advice(finding: Finding) -> list[Advice]:
+    catalogue = load_catalogue()
+    defect = catalogue.defect(finding.defect) if finding.defect else None
+    if defect is not None:
+        return [Advice(text=step.text, command=step.command) for step in defect.advice]
+    page = catalogue.explain(f"class:{finding.class_}")
+    steps = [step for section in (page.sections if page else ()) for step in section.steps]
+    return [Advice(text=step.text, command=step.command) for step in steps]
+
+
+def _gaps(judged: Judged, more: Sequence[Gap]) -> list[Gap]:
+    asked = [Gap(what=ask.what, why=ask.why, command=ask.command) for ask in judged.finding.asks]
+    noted = [Gap(what="one rule of the verdict", why=note) for note in judged.notes]
+    unique = {(gap.what, gap.why): gap for gap in (*asked, *judged.group.gaps, *more, *noted)}
+    return list(unique.values())
+
+
+def _incidents(judged: Sequence[Judged]) -> list[Incident]:
+    if len(judged) < 2:
+        return []
+    groups: dict[str, list[Judged]] = {}
+    for item in judged:
+        groups.setdefault(item.signature.bug_key or item.finding.class_, []).append(item)
+    return [
+        Incident(
+            key=key,
+            title=members[0].finding.summary,
+            class_=members[0].finding.class_,
+            count=len(members),
+            pids=[m.group.process.pid for m in members if m.group.process.pid is not None],
+        )
+        for key, members in groups.items()
+    ]
+
+
+def _process(judged: Judged) -> Process:
+    case, known = judged.case, judged.group.process
+    core = case.cores[0].fact if case.cores else None
+    settings = case.settings[0].fact if case.settings else None
+    number = find_ending(case).signal
+    code = next((s.fact.code for s in case.exits if s.fact.code is not None), None)
+    builds = [s.fact.build for s in case.log if s.fact.build] + [
+        s.fact.build for s in case.marks if s.fact.build
+    ]
+    model = next((s.fact.model for s in case.log if s.fact.model), None)
+    address = core.fault_address if core else None
+    update = {
+        "pid": known.pid if known.pid is not None else _first_pid(judged.group.evidence),
+        "signal": signal_name(number),
+        "code": code,
+        "fault_address": f"{address:#x}" if address is not None else "unknown",
+        "build": known.build or (builds[-1] if builds else None),
+        "args": known.args or (list(settings.args) if settings else []),
+        "role": known.role or (settings.role if settings else None),
+        "model": known.model
+        if known.model.path
+        else Model(path=(settings.model if settings else None) or model),
+    }
+    return known.model_copy(update=update)
+
+
+def _first_pid(evidence: Sequence[Evidence]) -> int | None:
+    return next((e.incarnation.pid for e in evidence if e.incarnation.pid is not None), None)
+
+
+def signal_name(number: int | None) -> str | None:
+    """SIGSEGV for 11; the bare number for one this system has no name for."""
+    if number is None:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _route(case: Case) -> str | None:
+    return next((s.fact.route for s in (*case.answers, *case.log) if s.fact.route), None)

@@ -1,0 +1,94 @@
+"""The report's timeline: one clock, rising, with the sleep transitions and the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.report import TimelineItem
+from analyzers.verdict.case import Case, Seen
+
+ITEM_LIMIT = 400
+CLOCKS = ("mono", "wall", "elapsed")
+FAULT_SHAPES = ("segfault", "gpf", "invalid-opcode", "divide-error", "oom-kill")
+
+
+def timeline_of(case: Case) -> list[TimelineItem]:
+    """Log events, probes, actions, aborts and the fault on the clock that places most of them.
+
+    What has no time on that clock is left out, except the end of the process: it stands after everything
+    its own log says, and its text says that the distance is not to scale.
+    """
+    dated = list(_dated(case))
+    if not dated:
+        return []
+    clock = max(
+        CLOCKS, key=lambda name: (sum(_at(e, name) is not None for _, e in dated), -CLOCKS.index(name))
+    )
+    items = [_item(event, item, clock) for event, item in dated if _at(item, clock) is not None]
+    items.sort(key=lambda item: item.at)
+    items = _thinned(items)
+    return items + _undated_end(case, items, clock)
+
+
+def _dated(case: Case) -> Iterable[tuple[str, Evidence]]:
+    for log in case.log:
+        yield log.fact.event, log.evidence
+    for abort in case.aborts:
+        yield "abort", abort.evidence
+    for kernel in case.kernel:
+        yield ("fault" if kernel.fact.shape in FAULT_SHAPES else kernel.fact.shape), kernel.evidence
+    for probe in case.probes:
+        yield "probe", probe.evidence
+    for socket in case.sockets:
+        yield ("unanswered" if socket.fact.unanswered else "socket"), socket.evidence
+    for answer in case.answers:
+        yield "answer", answer.evidence
+    for action in case.actions:
+        yield action.fact.action or "action", action.evidence
+    for ending in case.exits:
+        yield "exit", ending.evidence
+
+
+def _at(evidence: Evidence, clock: str) -> float | None:
+    value = getattr(evidence, clock)
+    return value if isinstance(value, float) else None
+
+
+def _item(event: str, evidence: Evidence, clock: str) -> TimelineItem:
+    at = _at(evidence, clock)
+    return TimelineItem(
+        at=at if at is not None else 0.0,
+        clock=clock,
+        event=event,
+        text=evidence.text,
+        source=evidence.source,
+        trust=evidence.trust.value,
+    )
+
+
+def _thinned(items: list[TimelineItem]) -> list[TimelineItem]:
+    if len(items) <= ITEM_LIMIT:
+        return items
+    return items[: ITEM_LIMIT // 4] + items[-(ITEM_LIMIT - ITEM_LIMIT // 4) :]
+
+
+def _undated_end(case: Case, items: list[TimelineItem], clock: str) -> list[TimelineItem]:
+    if any(item.event in ("fault", "exit") for item in items) or not items:
+        return []
+    ends: list[Seen[object]] = [*case.kernel, *case.cores, *case.exits]  # type: ignore[list-item]
+    deaths = [seen for seen in ends if getattr(seen.fact, "shape", "segfault") in FAULT_SHAPES]
+    if not deaths:
+        return []
+    text = f"{deaths[0].evidence.text} (after the last line of the log; the distance is not known)"
+    evidence = deaths[0].evidence
+    return [
+        TimelineItem(
+            at=items[-1].at,
+            clock=clock,
+            event="fault",
+            text=text,
+            source=evidence.source,
+            trust=evidence.trust.value,
+        )
+    ]

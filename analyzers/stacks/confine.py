@@ -77,14 +77,21 @@ def find_tool(name: str) -> str | None:
 
 
 def start(
-    argv: Sequence[str], *, seconds: float, memory_bytes: int, mapped_bytes: int = 0, pass_fds: Sequence[int] = ()
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    memory_bytes: int,
+    mapped_bytes: int = 0,
+    pass_fds: Sequence[int] = (),
+    processes: int = 0,
 ) -> Running:
     """Start ``argv`` (a list, never a shell line) confined, with pipes on all three streams.
 
     ``memory_bytes`` bounds private memory; ``mapped_bytes`` is added to the address space for the core
-    that the tool maps read-only. Raises OSError when the program cannot be started.
+    that the tool maps read-only; ``processes`` lets it have so many of its own, which holds when we are
+    root (another user's count would include everything else of theirs). Raises OSError when the program cannot be started.
     """
-    limits = jail.Limits(seconds=seconds, memory_bytes=memory_bytes, mapped_bytes=mapped_bytes)
+    limits = jail.Limits(seconds, memory_bytes, mapped_bytes, processes)
     report_read, report_write = os.pipe()
     begun = time.monotonic()
     try:
@@ -114,13 +121,21 @@ def run(
     mapped_bytes: int = 0,
     pass_fds: Sequence[int] = (),
     given: bytes = b"",
+    processes: int = 0,
 ) -> Finished:
     """Run ``argv`` to its end or to the first bound; never raises for what the tool does.
 
     ``output_bytes`` bounds standard output; ``given`` (at most a pipe buffer, 64 KiB) is its standard
     input. Raises OSError when the program cannot be started.
     """
-    child = start(argv, seconds=seconds, memory_bytes=memory_bytes, mapped_bytes=mapped_bytes, pass_fds=pass_fds)
+    child = start(
+        argv,
+        seconds=seconds,
+        memory_bytes=memory_bytes,
+        mapped_bytes=mapped_bytes,
+        pass_fds=pass_fds,
+        processes=processes,
+    )
     try:
         _feed(child, given)
         stdout, stderr, cut_off = _collect(child, seconds, output_bytes)

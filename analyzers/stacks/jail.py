@@ -28,11 +28,13 @@ ADDRESS_SPACE_SLACK = 4 << 30
 
 @dataclass(frozen=True)
 class Limits:
-    """``memory_bytes`` is private memory, ``mapped_bytes`` the size of the files mapped on top of it."""
+    """``memory_bytes`` is private memory, ``mapped_bytes`` the size of the files mapped on top of it,
+    ``processes`` how many processes and threads of its own the tool may have beside itself."""
 
     seconds: float
     memory_bytes: int
     mapped_bytes: int = 0
+    processes: int = 0
 
     def rlimits(self) -> tuple[tuple[int, int], ...]:
         """(resource, value) pairs, each soft and hard."""
@@ -71,9 +73,9 @@ def prepare(limits: Limits, report: int) -> Callable[[], None]:
         for which, value in pairs:
             _limit(which, value)
         if rights.root and not drop_failed:
-            # As a user of its own it needs no second process; set after the change of user, since a
+            # A tool that cannot fork leaves no children behind. Set after the change of user, since a
             # count above the limit at that moment would make exec fail.
-            _limit(resource.RLIMIT_NPROC, 0)
+            _limit(resource.RLIMIT_NPROC, limits.processes)
         if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:  # setuid programs gain nothing
             os.write(report, b"p")
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last: a change of user clears it

@@ -1,0 +1,259 @@
+"""The slow rung: what only a debugger can say, asked after the verdict is out and cut off at a budget.
+
+gdb reads the symbols of every object before its first answer: 1.5 s and 270 MB on a hosted server's core,
+about 4 s and 600 MB on a native one with full debug information.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analyzers.contracts.facts import Frame
+from analyzers.contracts.report import Gap
+from analyzers.stacks import confine
+from analyzers.stacks.mi import MiError, MiSession
+
+TOOL = "gdb"
+INSTALL = "apt-get install --no-install-recommends gdb"
+WHAT = "inlined frames, lines and types"
+BUDGET_SECONDS = 5.0
+MEMORY_BYTES = 1536 << 20
+# gdb starts a helper and a symbol-reading thread per CPU; refused, it retries with sleeps for 15 s.
+PROCESSES = 512
+MAX_FRAMES = 63  # -stack-list-frames is inclusive: 64 frames
+MAX_THREADS = 256  # threads searched for the queue's loop
+# Nothing that comes with a core may run: no start-up files, no scripts or printers beside an object, no
+# downloads of debug files, no cache written.
+SAFE_SETTINGS = (
+    "set auto-load off",
+    "set auto-load safe-path /dev/null",
+    "set debuginfod enabled off",
+    "set index-cache enabled off",
+    "set print thread-events off",
+    "set pagination off",
+    "set confirm off",
+    "set backtrace limit 64",
+    "set print elements 16",
+)
+QUEUE_FLAGS = ("running", "sleeping", "req_stop_sleeping", "time_last_task")
+QUEUE_MEMBERS = ("running", "sleeping", "req_stop_sleeping", "time_last_task", "mutex_tasks", "condition_tasks")
+_LWP = re.compile(r"\bLWP (\d+)\b")
+_NUMBER = re.compile(r"^(-?\d+|true|false|0x[0-9a-f]+)\b")
+
+
+@dataclass(frozen=True)
+class GdbAnswer:
+    """What gdb said within its budget.
+
+    ``frames``: the crashed thread's, with inlined frames and file:line. ``queue``: flags of server_queue
+    read through the loop thread's ``this``; ``layout``: byte offsets of its members, by type. ``gap``
+    names what was cut off; everything else that was said before it still stands.
+    """
+
+    frames: tuple[Frame, ...] = ()
+    queue: dict[str, int] = field(default_factory=dict)
+    layout: dict[str, int] = field(default_factory=dict)
+    loop_tid: int | None = None
+    notes: tuple[str, ...] = ()
+    gap: Gap | None = None
+    seconds: float = 0.0
+    peak_memory: int = 0
+
+
+def ask(
+    core_path: str | Path,
+    exe: str | Path | None,
+    budget_seconds: float = BUDGET_SECONDS,
+    memory: int = MEMORY_BYTES,
+    *,
+    loop_tid: int | None = None,
+) -> GdbAnswer:
+    """Ask gdb about a core; never raises. ``loop_tid``: the thread in server_queue::start_loop, if known."""
+    tool = confine.find_tool(TOOL)
+    if tool is None:
+        return GdbAnswer(gap=Gap(what=WHAT, why=f"{TOOL} is not installed", command=INSTALL))
+    talk = _Talk(str(core_path), str(exe) if exe else None, loop_tid)
+    begun = time.monotonic()
+    try:
+        with _gdb(_argv(tool, str(core_path), exe), budget_seconds, memory, _size(core_path)) as session:
+            talk.run(session)
+    except OSError as error:
+        talk.gap = Gap(what=WHAT, why=f"{TOOL} did not start: {error.strerror}")
+    return talk.answer(time.monotonic() - begun, budget_seconds)
+
+
+def _size(path: str | Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+class _Session(MiSession):
+    peak_memory: int = 0
+
+
+def _argv(tool: str, core_path: str, exe: str | Path | None) -> list[str]:
+    """Files are named as options: MI commands would need quoting that differs between gdb versions."""
+    argv = [tool, "-nx", "-q", "--interpreter=mi2"]
+    for setting in SAFE_SETTINGS:
+        argv += ["-iex", setting]
+    return [*argv, *([f"--se={exe}"] if exe else []), f"--core={core_path}"]
+
+
+@contextmanager
+def _gdb(argv: list[str], seconds: float, memory: int, mapped: int) -> Iterator[_Session]:
+    child = confine.start(argv, seconds=seconds, memory_bytes=memory, mapped_bytes=mapped, processes=PROCESSES)
+    session = _Session(child, child.started + seconds)
+    try:
+        yield session
+    finally:
+        child.kill()
+        _, session.peak_memory = child.reap()
+
+
+@dataclass
+class _Talk:
+    """One conversation; what has been learnt is kept when a later question is cut off."""
+
+    core_path: str
+    exe: str | None
+    loop_tid: int | None
+    frames: list[Frame] = field(default_factory=list)
+    queue: dict[str, int] = field(default_factory=dict)
+    layout: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    gap: Gap | None = None
+    session: _Session | None = None
+
+    def run(self, session: _Session) -> None:
+        self.session = session
+        steps = (self._read_frames, self._read_layout, self._read_queue)
+        for step in steps:
+            try:
+                step(session)
+            except MiError as error:
+                if error.reason in ("time", "output", "ended"):
+                    self.gap = self._cut(error.reason)
+                    return
+                self.notes.append(f"gdb, {step.__name__.strip('_').replace('_', ' ')}: {error.reason[:200]}")
+
+    def _cut(self, reason: str) -> Gap:
+        why = {
+            "time": f"{TOOL} was cut off at its time budget",
+            "output": f"{TOOL} said more than it may",
+            "ended": f"{TOOL} ended by itself (memory budget or a crash of its own)",
+        }[reason]
+        return Gap(what=WHAT, why=why, command=f"gdb -nx -q {self.exe or ''} {self.core_path}".replace("  ", " "))
+
+    def _read_frames(self, session: _Session) -> None:
+        answer = session.ask(f"-stack-list-frames 0 {MAX_FRAMES}")
+        stack = answer.payload.get("stack")
+        self.frames = mark_inlined([_frame(row) for row in stack or () if isinstance(row, dict)])
+
+    def _read_layout(self, session: _Session) -> None:
+        for member in QUEUE_MEMBERS:
+            value = _evaluate(session, f"(long)&((server_queue*)0)->{member}")
+            if value is not None:
+                self.layout[member] = value
+
+    def _read_queue(self, session: _Session) -> None:
+        thread = self._loop_thread(session)
+        if thread is None:
+            self.notes.append("gdb: no thread was found in server_queue::start_loop")
+            return
+        session.ask(f"-thread-select {thread}")
+        answer = session.ask("-stack-list-frames 0 20")
+        for row in answer.payload.get("stack") or ():
+            if isinstance(row, dict) and "server_queue::start_loop" in str(row.get("func", "")):
+                session.ask(f"-stack-select-frame {int(row.get('level', 0))}")
+                for flag in QUEUE_FLAGS:
+                    value = _evaluate(session, f"this->{flag}")
+                    if value is not None:
+                        self.queue[flag] = value
+                return
+
+    def _loop_thread(self, session: _Session) -> int | None:
+        rows = session.ask("-thread-info").payload.get("threads") or ()
+        for row in list(rows)[:MAX_THREADS]:
+            lwp = _LWP.search(str(row.get("target-id", "")))
+            if lwp and self.loop_tid is not None and int(lwp[1]) == self.loop_tid:
+                return int(row["id"])
+        return None if self.loop_tid is not None else self._search_loop(session, list(rows)[:MAX_THREADS])
+
+    def _search_loop(self, session: _Session, rows: list[dict[str, Any]]) -> int | None:
+        for row in rows:
+            session.ask(f"-thread-select {int(row['id'])}")
+            stack = session.ask("-stack-list-frames 0 12").payload.get("stack") or ()
+            if any("server_queue::start_loop" in str(frame.get("func", "")) for frame in stack):
+                lwp = _LWP.search(str(row.get("target-id", "")))
+                self.loop_tid = int(lwp[1]) if lwp else None
+                return int(row["id"])
+        return None
+
+    def answer(self, seconds: float, budget: float) -> GdbAnswer:
+        peak = self.session.peak_memory if self.session else 0
+        return GdbAnswer(
+            frames=tuple(self.frames),
+            queue=self.queue,
+            layout=self.layout,
+            loop_tid=self.loop_tid,
+            notes=tuple(self.notes),
+            gap=self.gap,
+            seconds=seconds,
+            peak_memory=peak,
+        )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _evaluate(session: MiSession, expression: str) -> int | None:
+    """An integer or flag, or None where the types or the value are not there."""
+    try:
+        answer = session.ask(f"-data-evaluate-expression {_quoted(expression)}")
+    except MiError as error:
+        if error.reason in ("time", "output", "ended"):
+            raise
+        return None
+    found = _NUMBER.match(str(answer.payload.get("value", "")))
+    if not found:
+        return None
+    return {"true": 1, "false": 0}.get(found[1], None) if found[1].isalpha() else int(found[1], 0)
+
+
+def _frame(row: dict[str, Any]) -> Frame:
+    line = str(row.get("line", ""))
+    return Frame(
+        function=row.get("func") if row.get("func") != "??" else None,
+        module=Path(str(row["from"])).name if row.get("from") else None,
+        ip=_hexadecimal(row.get("addr")),
+        file=str(row["file"]) if row.get("file") else None,
+        line=int(line) if line.isdigit() else None,
+    )
+
+
+def _hexadecimal(text: object) -> int | None:
+    try:
+        return int(str(text), 16)
+    except ValueError:
+        return None
+
+
+def mark_inlined(frames: list[Frame]) -> list[Frame]:
+    """gdb lists inlined calls as frames of their own at the same address: all but the outermost are inlined."""
+    marked = []
+    for index, frame in enumerate(frames):
+        outer = frames[index + 1] if index + 1 < len(frames) else None
+        same = outer is not None and frame.ip is not None and outer.ip == frame.ip and outer.function != frame.function
+        marked.append(Frame(**{**frame.__dict__, "inlined": same}))
+    return marked

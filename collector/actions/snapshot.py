@@ -109,7 +109,7 @@ def _stack_evidence(stack: StackFact, incarnation: Incarnation) -> Evidence:
 
 def _action_evidence(done: Traced, incarnation: Incarnation, threads: int) -> Evidence:
     outcome = "cut-off" if done.cut_off else "taken"
-    stopped = f"each stopped for at most {done.longest_stop * 1000:.1f} ms"
+    stopped = f"the longest stop of one seen was {done.longest_stop * 1000:.1f} ms"
     return to_evidence(
         ActionFact(action=ACTION, outcome=outcome, seconds=done.longest_stop),
         id=f"{ACTION}-{incarnation.pid}-{int(time.monotonic() * 1000)}",

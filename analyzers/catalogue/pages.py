@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from analyzers.catalogue.model import Advice, BuildRange, Defect, LookAlike, Page, Section
+from analyzers.catalogue.model import Advice, Defect, LookAlike, Page, Section
 from analyzers.catalogue.reading import read_advice, read_look_alike
 from analyzers.catalogue.tables import Table
 from analyzers.contracts.registry import CAUSES, CLASSES, CONFIDENCES, PHASES, STATES
@@ -67,7 +67,8 @@ def defect_page(defect: Defect, proofs: Mapping[str, str]) -> Page:
         Section("What it looks like", _signs(defect)),
         _look_alikes(defect.look_alikes),
         Section("Routes it can be hit through", defect.routes),
-        Section("Builds", tuple(line for row in defect.builds for line in _build_lines(row))),
+        Section("Builds", tuple(str(row) for row in defect.builds)),
+        Section("Builds that were looked at", tuple(str(w) for row in defect.builds for w in row.witnesses)),
         Section("Marks in the binary", tuple(str(mark) for mark in defect.marks)),
         Section("What proves it (one of each line)", _proof_lines(defect, proofs)),
         Section("What does not prove it", defect.not_enough),
@@ -85,10 +86,6 @@ def _signs(defect: Defect) -> tuple[str, ...]:
         ("frames", defect.frames),
     )
     return tuple(f"{name}: {', '.join(values)}" for name, values in rows if values)
-
-
-def _build_lines(row: BuildRange) -> tuple[str, ...]:
-    return (f"{row}; looked at:", *(f"  {witness}" for witness in row.witnesses))
 
 
 def _proof_lines(defect: Defect, proofs: Mapping[str, str]) -> tuple[str, ...]:

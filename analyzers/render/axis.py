@@ -11,6 +11,7 @@ CLOCK_STEPS = (60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10800.0
 DAY = 86400.0
 SMALLEST_STEP = 1e-6  # seconds; logs count microseconds, nothing is known below
 MAX_TICKS = 40
+AIR = 3.0  # px between a text and what stands beside it
 
 
 @dataclass(frozen=True)
@@ -71,30 +72,34 @@ class Shelves:
     left: float
     right: float
     levels: int
-    taken: list[list[tuple[float, float]]] = field(default_factory=list)
+    texts: list[list[tuple[float, float]]] = field(default_factory=list)
+    leaders: list[list[float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.taken = [[] for _ in range(self.levels)]
+        self.texts = [[] for _ in range(self.levels)]
+        self.leaders = [[] for _ in range(self.levels)]
 
     def place(self, index: int, x: float, width: float, after: bool) -> Label | None:
         """The nearest free place for a label of ``width`` at ``x``, on the asked side first; None if full."""
         for side in (after, not after):
-            begin, end = (x, x + width) if side else (x - width, x)
+            begin, end = (x + AIR, x + width) if side else (x - width, x - AIR)
             if begin < self.left or end > self.right:
                 continue
             for level in range(self.levels):
-                if self._free(level, begin, end) and all(self._free(n, x, x) for n in range(level)):
-                    self._take(level, begin, end, x)
+                if self._free(level, begin, end) and self._reaches(level, x):
+                    self.texts[level].append((begin, end))
+                    for below in range(level):
+                        self.leaders[below].append(x)
                     return Label(index, x, level, side)
         return None
 
     def _free(self, level: int, begin: float, end: float) -> bool:
-        return all(end < low - 2 or begin > high + 2 for low, high in self.taken[level])
+        clear = all(end < low - AIR or begin > high + AIR for low, high in self.texts[level])
+        return clear and not any(begin < x < end for x in self.leaders[level])
 
-    def _take(self, level: int, begin: float, end: float, x: float) -> None:
-        self.taken[level].append((begin, end))
-        for below in range(level):
-            self.taken[below].append((x, x))
+    def _reaches(self, level: int, x: float) -> bool:
+        """True when a line at ``x`` gets from ``level`` down to the band without crossing a text."""
+        return not any(low < x < high for below in range(level) for low, high in self.texts[below])
 
 
 def place_all(points: Sequence[tuple[float, float]], shelves: Shelves) -> list[Label]:

@@ -50,7 +50,7 @@ def incidents(report: Report) -> str:
     total = sum(incident.count for incident in report.incidents)
     rows = [
         [
-            f"{incident.count} times" if incident.count != 1 else "once",
+            f'<span class="nowrap">{_times(incident.count)}</span>',
             f'<b class="nowrap">{markup(incident.class_)}</b>',
             markup(incident.title),
             markup(", ".join(str(pid) for pid in incident.pids)),
@@ -60,6 +60,10 @@ def incidents(report: Report) -> str:
     title = f"{len(report.incidents)} kinds of incident, {total} in all"
     heads = ["Seen", "Class", "What", "PID"]
     return section("incidents", title, table("The verdict below is of the first row.", heads, rows))
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{words.grouped(count)} times"
 
 
 def reasons(report: Report) -> str:

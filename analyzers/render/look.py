@@ -125,5 +125,5 @@ class Page:
 
     def commands(self, command: str, indent: int = 5) -> None:
         for row in command.splitlines():
-            lead = Text(" " * indent + "$ ", style=self.look.style("quiet"))
+            lead = Text(" " * indent) + self.look.text("$ ", "quiet")
             self.line(lead + self.look.text(row, "command"))

@@ -100,6 +100,16 @@ class Story:
     def fault(self) -> Moment | None:
         return next((moment for moment in self.moments if moment.kind == "fault"), None)
 
+    @property
+    def death(self) -> Moment | None:
+        """The fault, when it ended the process."""
+        return next((moment for moment in self.moments if _ends(moment)), None)
+
+    @property
+    def states_known(self) -> bool:
+        """False when nothing says whether the server slept: then no stretch may be called awake."""
+        return any(moment.kind in {"load", "sleep", "wake"} for moment in self.moments)
+
     @cached_property
     def spans(self) -> tuple[Span, ...]:
         asleep = _spans(self.moments, "asleep", {"enter-sleep"}, {"exit-sleep", "restart-in-place"})

@@ -8,38 +8,36 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from html import escape
 from typing import Any
+
+from analyzers.privacy.network import redact_network
+from analyzers.privacy.visible import visible
 
 MAX_LINE = 2000  # characters of one shown text; the longest real demangled name seen is about 900
 MAX_BLOCK = 4_000_000  # characters of a raw block in a page: browsers stay quick up to a few megabytes
 BREAKS = re.compile(r"\r\n|[\n\r\t\v\f\x1c-\x1f\x85\u2028\u2029]")
-HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, format and bidi marks, lone surrogates
-DIRECTORY = re.compile(r"(?<![\w./:<])~?/(?:[^\s/'\"`<>|;,()]+/)+(?=[^\s/])")
-ADDRESS = re.compile(r"\b(?!127\.)(?!0\.0\.0\.0\b)(?:\d{1,3}\.){3}\d{1,3}\b")
+ROUTES = ("/v1/", "/v2/", "/api/")  # the server's own routes are no directories
+METHOD = re.compile(r"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) $")
+HOME = re.compile(r"(?:/(?:home|Users)/|[A-Za-z]:\\+Users\\+)[^/\\\n'\"`<>|]+")
+DIRECTORY = re.compile(r"(?<![\w./:<…])~?/(?:[^\s/'\"`<>|;,()]+/)+(?=[^\s/])")
+# Private IPv4 networks (RFC 1918); a blank and a level letter behind tell a log stamp from an address.
+LAN = re.compile(
+    r"\b(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.\d{1,3}\.\d{1,3}\b(?! [A-Z] )(?!\.\d)"
+)
 HOST = re.compile(r"(?<=://)(?!127\.|localhost\b|github\.com\b)[^\s/:'\"<>]+")
 
 
 def clean(text: object, limit: int = MAX_LINE) -> str:
     """One line of visible characters; hidden ones become their escapes, overlong text is cut and says so."""
     raw = str(text)
-    kept = BREAKS.sub(" ", raw[:limit])
-    if not kept.isascii() or not kept.isprintable():
-        kept = "".join(_shown(character) for character in kept)
+    kept = visible(BREAKS.sub(" ", raw[:limit]))
     return kept if len(raw) <= limit else f"{kept} [cut, {len(raw) - limit} more characters]"
 
 
 def clean_lines(text: object) -> list[str]:
     """Like ``clean``, but line breaks are kept: one entry a line."""
     return [clean(line) for line in str(text).splitlines()] or [""]
-
-
-def _shown(character: str) -> str:
-    if unicodedata.category(character) not in HIDDEN:
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def encodable(text: str, encoding: str) -> str:
@@ -53,9 +51,14 @@ def markup(text: object, limit: int = MAX_LINE) -> str:
 
 
 def impersonal(text: object) -> str:
-    """Clean text for a public place: directories shortened, addresses and host names replaced."""
-    shown = DIRECTORY.sub("…/", clean(text))
-    return HOST.sub("[host]", ADDRESS.sub("[address]", shown))
+    """Clean text for a public place: directories shortened, addresses, mails and host names replaced."""
+    shown = DIRECTORY.sub(_directory, HOME.sub("…", redact_network(clean(text))))
+    return HOST.sub("[host]", LAN.sub("[address]", shown))
+
+
+def _directory(found: re.Match[str]) -> str:
+    route = found[0].startswith(ROUTES) or METHOD.search(found.string[: found.start()][-9:])
+    return found[0] if route else "…/"
 
 
 def raw_json(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ BAND = 26
 AXIS = 30  # px for ticks and their numbers
 GAP = 44  # px between the whole story and its last moments, for the lens between them
 PRIORITY = ("fault", "sleep", "wake", "request", "load", "stop", "probe", "other")
+SAME_TEXT = 2  # labels with the same words; a server that slept a hundred times repeats itself
 LENS_SHARE = 0.08  # of the story: what happens in this last part cannot be told apart without a lens
 LENS_PAD = 0.12  # of the lens's own length, on both sides
 
@@ -119,7 +121,8 @@ def _window(story: Story) -> tuple[float, float]:
 def _kinds(story: Story) -> list[str]:
     seen = {moment.kind for moment in story.moments}
     spans = {span.kind for span in story.spans}
-    return [kind for kind in ("asleep", "loading") if kind in spans] + [k for k in KIND_WORDS if k in seen]
+    states = [kind for kind in ("asleep", "loading") if kind in spans]
+    return (["awake"] if story.states_known else []) + states + [k for k in KIND_WORDS if k in seen]
 
 
 def _panel(
@@ -133,7 +136,7 @@ def _panel(
     points = [(scale.x(m.at), svg_marks.text_width(text) + 8) for m, text in zip(chosen, texts, strict=True)]
     labels = place_all(points, shelves)
     base = top + (max((label.level for label in labels), default=0) + 1) * LEVEL + 6
-    parts = [svg_marks.base_band(scale, base, BAND)]
+    parts = [_base(story, scale, base)]
     parts += [_span(span, scale, base, form) for span in story.spans if _inside(span, window)]
     parts += [
         svg_marks.leader(label.x, base - label.level * LEVEL, base, chosen[label.index].kind)
@@ -148,6 +151,12 @@ def _panel(
     return "".join(parts), base + BAND + AXIS - top
 
 
+def _base(story: Story, scale: Scale, base: float) -> str:
+    death = story.death
+    end = scale.right if death is None else scale.x(death.at)
+    return svg_marks.base_band(scale.left, end, base, BAND, known=story.states_known)
+
+
 def _inside(span: Span, window: tuple[float, float]) -> bool:
     return span.end > window[0] and span.start < window[1]
 
@@ -155,7 +164,13 @@ def _inside(span: Span, window: tuple[float, float]) -> bool:
 def _most_telling(moments: Sequence[Moment], limit: int) -> list[Moment]:
     """At most ``limit`` moments worth a label: by kind, and the latest of a kind first."""
     ranked = sorted(moments, key=lambda m: (PRIORITY.index(m.kind), -m.at))
-    return sorted(ranked[:limit], key=lambda m: m.at)
+    seen: Counter[str] = Counter()
+    chosen: list[Moment] = []
+    for moment in ranked:
+        seen[moment.item.text] += 1
+        if seen[moment.item.text] <= SAME_TEXT and len(chosen) < limit:
+            chosen.append(moment)
+    return sorted(chosen, key=lambda m: m.at)
 
 
 def _label_text(moment: Moment, story: Story, form: Format) -> str:

@@ -18,6 +18,7 @@ max-width:100%;height:auto}
 .tl .tl-axis,.tl .tl-tick{stroke:var(--line-strong,#8b949e);fill:none}
 .tl .tl-lead{stroke:var(--line-strong,#8b949e);fill:none;stroke-dasharray:2 2}
 .tl .tl-band{fill:var(--awake,#d8efe0);stroke:var(--line-strong,#8b949e)}
+.tl .tl-unknown{fill:var(--lens,#e9edf2);stroke:var(--line-strong,#8b949e);stroke-dasharray:4 3}
 .tl .tl-asleep{stroke:var(--asleep-ink,#3b4a8c)}
 .tl .tl-loading{stroke:var(--load-ink,#8a5a00)}
 .tl .tl-hatch{fill:var(--asleep,#c9d2f7)}
@@ -50,11 +51,11 @@ def definitions(suffix: str) -> str:
     )
 
 
-def base_band(scale: Scale, y: float, height: float) -> str:
-    width = scale.right - scale.left
-    return (
-        f'<rect class="tl-band" x="{scale.left:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
-    )
+def base_band(begin: float, end: float, y: float, height: float, *, known: bool) -> str:
+    """The life of the process; ``known`` says that what is not asleep or loading in it was awake."""
+    style = "tl-band" if known else "tl-unknown"
+    width = max(end - begin, 0.0)
+    return f'<rect class="{style}" x="{begin:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
 
 
 def span(begin: float, end: float, y: float, height: float, item: Span, text: str, suffix: str) -> str:
@@ -86,11 +87,11 @@ def label(place: Label, text: str, y: float, kind: str) -> str:
 
 
 def mark(x: float, y: float, height: float, kind: str, title: str) -> str:
-    """The mark of one moment, in the middle of the band; the fault crosses it."""
+    """The mark of one moment, on the band's lower edge; the fault crosses it."""
     if kind == "fault":
         drawn = f'<path class="tl-fault" d="M{x:.1f} {y:.1f}v{height:.1f}"/>{shape(x, y + height / 2, kind)}'
     else:
-        drawn = shape(x, y + height - 5, kind)
+        drawn = shape(x, y + height, kind)
     return f"<g>{drawn}<title>{markup(title)}</title></g>"
 
 
@@ -118,14 +119,12 @@ def tick(x: float, y: float, middle: float, text: str) -> str:
 def lens(scale: Scale, window: tuple[float, float], y: float, gap: float) -> str:
     """The wedge from a stretch of the upper axis to the whole lower one, saying how much it holds."""
     begin, end = scale.x(window[0]), scale.x(window[1])
-    shape_ = (
-        f"M{begin:.1f} {y:.1f}H{max(end, begin + 1):.1f}L{scale.right:.1f} {y + gap - 6:.1f}"
-        f"H{scale.left:.1f}Z"
-    )
-    return (
-        f'<path class="tl-lens" d="{shape_}"/><text class="tl-num" x="{scale.left + 90:.1f}" '
-        f'y="{y + gap - 13:.1f}" text-anchor="start">the last moments, enlarged</text>'
-    )
+    top = f"M{begin:.1f} {y:.1f}H{max(end, begin + 1):.1f}"
+    wedge = f"{top}L{scale.right:.1f} {y + gap - 6:.1f}H{scale.left:.1f}Z"
+    late = begin + end > scale.left + scale.right
+    x, anchor = (scale.right - 24, "end") if late else (scale.left + 24, "start")
+    words = f'<text class="tl-num" x="{x:.1f}" y="{y + gap - 12:.1f}" text-anchor="{anchor}">enlarged</text>'
+    return f'<path class="tl-lens" d="{wedge}"/>{words}'
 
 
 def legend(kinds: Sequence[str], width: float, top: float) -> tuple[str, float]:
@@ -144,7 +143,7 @@ def legend(kinds: Sequence[str], width: float, top: float) -> tuple[str, float]:
 
 
 def _legend_shape(x: float, y: float, kind: str) -> str:
-    if kind in {"asleep", "loading"}:
-        style = "tl-hatch" if kind == "asleep" else "tl-dots"
-        return f'<rect class="{style} tl-{kind}" x="{x - 8:.1f}" y="{y - 9:.1f}" width="16" height="10"/>'
+    style = {"asleep": "tl-hatch tl-asleep", "loading": "tl-dots tl-loading", "awake": "tl-band"}.get(kind)
+    if style:
+        return f'<rect class="{style}" x="{x - 8:.1f}" y="{y - 9:.1f}" width="16" height="10"/>'
     return shape(x, y - 4, kind)

@@ -34,7 +34,7 @@ def evidence(page: Page, report: Report) -> None:
 
 def _witness(page: Page, item: Evidence) -> None:
     trust = f"[{words.trust_word(item.trust.value)}]"
-    mark = page.look.text(f"{item.id} ", "quiet")
+    mark = Text() + page.look.text(f"{item.id} ", "quiet")
     label = page.look.text(trust.ljust(LABEL + 2) if page.look.width >= WIDE else trust, "strong")
     where = ", ".join(part for part in (item.source, words.evidence_time(item)) if part)
     if page.look.width >= WIDE:
@@ -119,7 +119,7 @@ def _moments(page: Page, story: Story) -> None:
 
 def _moment(page: Page, row: Moment, time: str) -> None:
     style = "fault" if row.kind == "fault" else "asleep" if row.kind in {"sleep", "wake"} else ""
-    mark = page.look.text(f"{time}  ", "quiet") + page.look.text(page.look.glyph(row.kind), style)
+    mark = Text() + page.look.text(f"{time}  ", "quiet") + page.look.text(page.look.glyph(row.kind), style)
     trust = words.trust_word(row.item.trust) if row.item.trust else ""
     page.hang(
         mark, page.look.text(row.item.text, style), page.look.text(f"  [{trust}]" if trust else "", "quiet")

@@ -89,7 +89,8 @@ def start(
 
     ``memory_bytes`` bounds private memory; ``mapped_bytes`` is added to the address space for the core
     that the tool maps read-only; ``processes`` lets it have so many of its own, which holds when we are
-    root (another user's count would include everything else of theirs). Raises OSError when the program cannot be started.
+    root (another user's count would include everything else of theirs). Raises OSError when the program
+    cannot be started.
     """
     limits = jail.Limits(seconds, memory_bytes, mapped_bytes, processes)
     report_read, report_write = os.pipe()

@@ -87,7 +87,8 @@ def missing_tool() -> Gap:
 
 def _gaps(done: confine.Finished, stacks: tuple[StackFact, ...], complaint: str) -> tuple[Gap, ...]:
     if done.cut_off:
-        return (Gap(what="stacks", why=f"{TOOL} was cut off at its {done.cut_off} bound; what it gave is used"),)
+        why = f"{TOOL} was cut off at its {done.cut_off} bound; what it gave is used"
+        return (Gap(what="stacks", why=why),)
     if any(stack.frames for stack in stacks):
         return ()
     last = next((line for line in reversed(complaint.splitlines()) if line.strip()), f"status {done.status}")
@@ -168,4 +169,3 @@ def _with_build(frame: Frame, build_id: str, load: int) -> Frame:
     # so that every rung gives the same offset for the same frame.
     offset = frame.ip - load if frame.ip is not None and frame.ip >= load else frame.offset
     return replace(frame, build_id=build_id or None, offset=offset)
-

@@ -10,15 +10,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any
 
 from analyzers.contracts.facts import Frame, StackFact
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+toml: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 NAME_CHARS = 16 << 10  # template names of real stacks reach 2 KB; beyond this a name is cut
 MAX_CYCLE = 3  # mutual recursion of up to three functions is folded
@@ -27,11 +24,14 @@ CALLEE_FRAMES = 8
 
 _LAMBDA = re.compile(r"\{lambda\([^{}]*\)#(\d+)\}")
 _CLANG_LAMBDA = re.compile(r"'lambda(\d*)'\([^()]*\)|\$_(\d+)")
-_CLONE = re.compile(r"(?:\s*\[clone [^\]]*\]|\.(?:cold|isra|part|constprop|lto_priv|llvm|localalias)(?:\.\d+)*)+")
+_CLONE = re.compile(
+    r"(?:\s*\[clone [^\]]*\]|\.(?:cold|isra|part|constprop|lto_priv|llvm|localalias)(?:\.\d+)*)+"
+)
 _VERSION = re.compile(r"@{1,2}[A-Za-z_][\w.]*$|@plt$")
 _ABI = re.compile(r"\[abi:[^\]]*\]")
 _OPERATOR = re.compile(
-    r"operator(?: (?:new|delete)(?:\[\])?|\(\)|\[\]|<=>|<<=|>>=|->\*|<<|>>|->|<=|>=|<|>|[-+*/%^&|~!=,]+)?(?!\w)"
+    r"operator(?: (?:new|delete)(?:\[\])?|\(\)|\[\]|<=>|<<=|>>=|->\*|<<|>>|->|<=|>=|<|>"
+    r"|[-+*/%^&|~!=,]+)?(?!\w)"
 )
 _QUALIFIER = re.compile(r"\s+(?:const|volatile|noexcept|&&?)(?=\s|::|$)")
 
@@ -116,7 +116,10 @@ def _without_return_type(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _lists() -> dict[str, Any]:
-    return tomllib.loads(resources.files("analyzers.stacks").joinpath("frames.toml").read_text("utf-8"))
+    lists: dict[str, Any] = toml.loads(
+        resources.files("analyzers.stacks").joinpath("frames.toml").read_text("utf-8")
+    )
+    return lists
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
@@ -129,7 +132,7 @@ def name_of(frame: Frame) -> str:
 
 
 def is_plumbing(frame: Frame) -> bool:
-    """True for frames that stand under every fault or request: reporting, allocation, call wrappers, threads."""
+    """True for what stands under every fault or request: reporting, allocation, call wrappers, threads."""
     name, lists = name_of(frame), _lists()["plumbing"]
     if _matches(name, lists["meaningful"]):
         return False
@@ -186,8 +189,21 @@ def _inferred(frames: Sequence[Frame], index: int, unnamed: str) -> Handler:
     return Handler(unnamed, index, raw, "a lambda of init_routes whose callee does not tell the route")
 
 
+def mark_inlined(frames: Sequence[Frame]) -> list[Frame]:
+    """Debuggers list inlined calls as frames at one address: all of them but the outermost are inlined."""
+    outer = [*frames[1:], Frame()]
+    return [
+        replace(
+            frame,
+            inlined=frame.inlined
+            or (frame.ip is not None and frame.ip == next_.ip and frame.function != next_.function),
+        )
+        for frame, next_ in zip(frames, outer, strict=True)
+    ]
+
+
 def fold(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """Frames with recursion folded: a repeated cycle of up to three functions is kept once, with ``repeat``."""
+    """Frames with recursion folded: a cycle of up to three functions is kept once, with ``repeat``."""
     folded = list(frames)
     for length in range(1, MAX_CYCLE + 1):
         folded = _fold_cycle(folded, length)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Any
 from analyzers.contracts.facts import Frame
 from analyzers.contracts.report import Gap
 from analyzers.stacks import confine
+from analyzers.stacks.frames import mark_inlined
 from analyzers.stacks.mi import MiError, MiSession
 
 TOOL = "gdb"
@@ -43,7 +45,7 @@ SAFE_SETTINGS = (
     "set print elements 16",
 )
 QUEUE_FLAGS = ("running", "sleeping", "req_stop_sleeping", "time_last_task")
-QUEUE_MEMBERS = ("running", "sleeping", "req_stop_sleeping", "time_last_task", "mutex_tasks", "condition_tasks")
+QUEUE_MEMBERS = (*QUEUE_FLAGS, "mutex_tasks", "condition_tasks")
 _LWP = re.compile(r"\bLWP (\d+)\b")
 _NUMBER = re.compile(r"^(-?\d+|true|false|0x[0-9a-f]+)\b")
 
@@ -110,7 +112,9 @@ def _argv(tool: str, core_path: str, exe: str | Path | None) -> list[str]:
 
 @contextmanager
 def _gdb(argv: list[str], seconds: float, memory: int, mapped: int) -> Iterator[_Session]:
-    child = confine.start(argv, seconds=seconds, memory_bytes=memory, mapped_bytes=mapped, processes=PROCESSES)
+    child = confine.start(
+        argv, seconds=seconds, memory_bytes=memory, mapped_bytes=mapped, processes=PROCESSES
+    )
     session = _Session(child, child.started + seconds)
     try:
         yield session
@@ -151,7 +155,8 @@ class _Talk:
             "output": f"{TOOL} said more than it may",
             "ended": f"{TOOL} ended by itself (memory budget or a crash of its own)",
         }[reason]
-        return Gap(what=WHAT, why=why, command=f"gdb -nx -q {self.exe or ''} {self.core_path}".replace("  ", " "))
+        files = shlex.join(part for part in (self.exe, self.core_path) if part)
+        return Gap(what=WHAT, why=why, command=f"gdb -nx -q {files}")
 
     def _read_frames(self, session: _Session) -> None:
         answer = session.ask(f"-stack-list-frames 0 {MAX_FRAMES}")
@@ -228,7 +233,7 @@ def _evaluate(session: MiSession, expression: str) -> int | None:
     found = _NUMBER.match(str(answer.payload.get("value", "")))
     if not found:
         return None
-    return {"true": 1, "false": 0}.get(found[1], None) if found[1].isalpha() else int(found[1], 0)
+    return {"true": 1, "false": 0}.get(found[1]) if found[1].isalpha() else int(found[1], 0)
 
 
 def _frame(row: dict[str, Any]) -> Frame:
@@ -247,13 +252,3 @@ def _hexadecimal(text: object) -> int | None:
         return int(str(text), 16)
     except ValueError:
         return None
-
-
-def mark_inlined(frames: list[Frame]) -> list[Frame]:
-    """gdb lists inlined calls as frames of their own at the same address: all but the outermost are inlined."""
-    marked = []
-    for index, frame in enumerate(frames):
-        outer = frames[index + 1] if index + 1 < len(frames) else None
-        same = outer is not None and frame.ip is not None and outer.ip == frame.ip and outer.function != frame.function
-        marked.append(Frame(**{**frame.__dict__, "inlined": same}))
-    return marked

@@ -39,7 +39,7 @@ class Limits:
     def rlimits(self) -> tuple[tuple[int, int], ...]:
         """(resource, value) pairs, each soft and hard."""
         return (
-            # Private writable memory, which is what really costs; a 4 GB core mapped read-only does not count.
+            # Private writable memory, which is what costs; a 4 GB core mapped read-only does not count.
             (resource.RLIMIT_DATA, self.memory_bytes),
             # A second bound for whatever RLIMIT_DATA does not see.
             (resource.RLIMIT_AS, self.memory_bytes + self.mapped_bytes + ADDRESS_SPACE_SLACK),
@@ -59,7 +59,7 @@ def environment() -> dict[str, str]:
 
 
 def prepare(limits: Limits, report: int) -> Callable[[], None]:
-    """The function to run in the child. It writes one letter to ``report`` per confinement it could not get."""
+    """The function to run in the child; it writes a letter to ``report`` per confinement it could not get."""
     libc, parent, rights = _LIBC, os.getpid(), _rights()
     pairs = limits.rlimits()
     drop = _drop_plan(rights)

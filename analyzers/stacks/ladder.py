@@ -36,7 +36,7 @@ class Unwound:
 
 
 def unwind(core: Core, exe: str | Path | None = None) -> Unwound:
-    """The core's stacks; never raises. ``exe``: the executable, where it is not at the path the core names."""
+    """The core's stacks; never raises. ``exe``: the executable, where it is not where the core says."""
     exe, exe_gaps = checked_program(core, exe)
     first = eustack.read_stacks(core, exe)
     first = replace(first, gaps=(*exe_gaps, *first.gaps))
@@ -72,7 +72,7 @@ def _result(
         best[crashed.tid] = crashed
     stacks = tuple(sorted(best.values(), key=lambda stack: not stack.crashed))
     rung = next((stack.rung for stack in stacks if stack.crashed), "notes")
-    gaps = (*first.gaps, *_gaps(core, stacks))
+    gaps = (*first.gaps, *_gaps(core, stacks)) if unwound else first.gaps
     return Unwound(stacks, gaps, rung, first.seconds, first.peak_memory)
 
 
@@ -123,7 +123,7 @@ def slow(core: Core, exe: str | Path | None = None, *, loop_tid: int | None = No
 
 
 def checked_program(core: Core, exe: str | Path | None) -> tuple[str | None, tuple[Gap, ...]]:
-    """``exe`` unless it cannot be read or is another build than the core's: then None and a gap that says so."""
+    """``exe`` unless it cannot be read or is another build than the core's: then None, and a gap says so."""
     if exe is None:
         return None, ()
     try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from analyzers.contracts.facts import Frame, StackFact
 from analyzers.stacks import demangle, eustack, shapes
+from analyzers.stacks.frames import mark_inlined
 from analyzers.stacks.shapes import Header, cleaned
 
 MAX_LINES = 400_000  # a 50,000-frame recursion of 11 threads with wrapped lines
@@ -95,10 +96,14 @@ def _continue_line(reading: _Reading, line: str) -> None:
 
 
 def _facts(reading: _Reading) -> tuple[StackFact, ...]:
+    reading.done = [stack for stack in reading.done if not _is_announcement(stack, reading.done)]
     names = demangle.demangled(
         frame.function for stack in reading.done for frame in stack.frames if frame.function
     )
-    stacks = [tuple(_readable(frame, names) for frame in stack.frames) for stack in reading.done]
+    stacks = [
+        tuple(_readable(frame, names) for frame in mark_inlined(_with_addresses(stack.frames)))
+        for stack in reading.done
+    ]
     marked = any(_names_itself(frames) for frames in stacks)
     rung = "self-trace" if reading.self_printed or marked else "pasted"
     crashed = _crashed(reading)
@@ -115,6 +120,26 @@ def _facts(reading: _Reading) -> tuple[StackFact, ...]:
     )
 
 
+def _is_announcement(stack: _Open, every: list[_Open]) -> bool:
+    """gdb shows the current frame once when it opens a core, and again in the thread's own stack."""
+    if len(stack.frames) != 1 or stack.header != Header():
+        return False
+    others = (other for other in every if other is not stack and other.frames)
+    return any((o.frames[0].ip, o.frames[0].function) == _place(stack.frames[0]) for o in others)
+
+
+def _place(frame: Frame) -> tuple[int | None, str | None]:
+    return frame.ip, frame.function
+
+
+def _with_addresses(frames: list[Frame]) -> list[Frame]:
+    """gdb leaves out the address of the callers of an inlined call: it is the one before."""
+    out: list[Frame] = []
+    for frame in frames:
+        out.append(replace(frame, ip=out[-1].ip) if frame.ip is None and out else frame)
+    return out
+
+
 def _readable(frame: Frame, names: dict[str, str]) -> Frame:
     return replace(frame, function=names.get(frame.function, frame.function)) if frame.function else frame
 
@@ -126,15 +151,12 @@ def _names_itself(frames: tuple[Frame, ...]) -> bool:
 def _crashed(reading: _Reading) -> int | None:
     """Which stack the text itself calls the crashed one, by falling weight of the sign."""
     headers = [stack.header for stack in reading.done]
-    if len(headers) == 1:
-        return 0
-    for sign in (
-        lambda header: header.crashed,
-        lambda header: header.tid is not None and header.tid == reading.current_tid,
-        lambda header: header.first_is_crashed,
-        lambda header: header.number == 1,  # gdb numbers a core's crashed thread 1
-    ):
-        found = next((index for index, header in enumerate(headers) if sign(header)), None)
-        if found is not None:
-            return found
-    return None
+    current = reading.current_tid
+    signs = (
+        [header.crashed for header in headers],
+        [header.tid is not None and header.tid == current for header in headers],
+        [header.first_is_crashed for header in headers],
+        [header.number == 1 for header in headers],  # gdb numbers a core's crashed thread 1
+        [len(headers) == 1 for _ in headers],
+    )
+    return next((sign.index(True) for sign in signs if True in sign), None)

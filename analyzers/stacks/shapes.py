@@ -27,13 +27,15 @@ _PREFIXES = tuple(
 
 _CURRENT = re.compile(r"^\[?Current thread is \d+ \((?:Thread 0x[0-9a-f]+ \()?LWP (\d+)")
 _GDB_THREAD = re.compile(
-    r'^Thread (\d+) \((?:Thread 0x[0-9a-f]+(?: \(LWP (\d+)\))?|LWP (\d+)|process (\d+))\)?(?: "([^"]*)")?.*:?$'
+    r'^Thread (\d+) \((?:Thread 0x[0-9a-f]+(?: \(LWP (\d+)\))?|LWP (\d+)|process (\d+))\)?(?: "([^"]*)")?'
 )
-_LLDB_THREAD = re.compile(r"^\s*(\*)?\s*thread #(\d+)(?:: tid = (0x[0-9a-f]+|\d+)|, tid = (0x[0-9a-f]+|\d+))?(.*)$")
+_LLDB_THREAD = re.compile(r"^\s*(\*)?\s*thread #(\d+)(?:[:,] tid = (0x[0-9a-f]+|\d+))?(.*)$")
 _LLDB_NAME = re.compile(r"name = '([^']*)'")
 _EU_THREAD = re.compile(r"^TID (\d+)(?: .*)?:$")
 _COREDUMPCTL = re.compile(r"^\s*Stack trace of thread (\d+):")
-_FAULTHANDLER = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+ (?:\[([^\]]*)\] )?\(most recent call first\):")
+_FAULTHANDLER = re.compile(
+    r"^(Current thread|Thread) 0x[0-9a-f]+ (?:\[([^\]]*)\] )?\(most recent call first\):"
+)
 
 _NUMBERED = re.compile(r"^\s*#(\d+)\s+(?:(0x[0-9a-f]{1,16})\s+)?(in\s+)?(.*)$")
 _LLDB_FRAME = re.compile(r"^\s*\*?\s*frame #(\d+): (0x[0-9a-f]{1,16})\s?(.*)$")
@@ -86,8 +88,8 @@ def header(line: str) -> Header | None:
     if python := _FAULTHANDLER.match(line):
         return Header(name=python[2] or "python", crashed=python[1] == "Current thread")
     if lldb := _LLDB_THREAD.match(line):
-        name = _LLDB_NAME.search(lldb[5] or "")
-        return Header(_number(lldb[3] or lldb[4]), name[1] if name else None, crashed=bool(lldb[1]))
+        name = _LLDB_NAME.search(lldb[4])
+        return Header(_number(lldb[3]), name[1] if name else None, crashed=bool(lldb[1]))
     return None
 
 
@@ -135,8 +137,6 @@ def _gdb(ip: int | None, rest: str) -> Frame:
         ip=ip,
         file=at[1] if at else None,
         line=int(at[2][:9]) if at else None,
-        # gdb gives no address for an inlined call, and for frame 0 when it stands at a line's beginning
-        inlined=ip is None,
     )
 
 

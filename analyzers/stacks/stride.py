@@ -7,13 +7,13 @@ distance, so its last occurrence can be found by a plain search; unwinding start
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from analyzers.contracts.facts import Frame, StackFact
@@ -24,12 +24,13 @@ WORD = 8
 # Fewer equal return addresses than this are an ordinary recursive algorithm (a parser, a tree walk).
 MIN_REPEATS = 32
 SAMPLE_WORDS = 1 << 16  # 512 KiB of stack: 32 frames of up to 16 KiB each
-STACK_BYTES = 256 << 20  # of one thread's stack searched; the default limit is 8 MiB
+STACK_BYTES = 64 << 20  # of one thread's stack searched at a time; the default limit is 8 MiB
 # A recursion whose frames vary (a regex executor) is followed while repeats are no further apart.
 LOOSE_GAP = 64 << 10
 CONSTANT_SHARE = 0.8  # share of the commonest distance from which a stride counts as constant
 SKIPPED_STRIDES = 8  # repeats of another call site of the same function between two of this one
 GUARD_BYTES = 16 << 20  # a stack pointer this far below its segment has run over the guard page
+GUARD_PAGE = 4096
 CANDIDATES = 4  # the commonest addresses tried as the repeated one
 MAX_FOLDS = 3  # a recursion may itself stand in another
 
@@ -58,48 +59,35 @@ def find_recursion(core: Core, *, stack_pointer: int | None = None) -> Recursion
         return None
     begin = max(pointer & -WORD, segment.address)
     size = min(segment.address + segment.file_size - begin, STACK_BYTES) & -WORD
-    with _mapped(core.path, segment.file_offset + begin - segment.address, size) as (buffer, base):
-        return _search(core, buffer, base, size, begin)
+    return _search(core, _read(core.path, segment.file_offset + begin - segment.address, size), begin)
+
+
+def _read(path: Path, offset: int, size: int) -> bytes:
+    """A part of the file, copied: a mapping would kill us should the file be cut meanwhile."""
+    try:
+        with path.open("rb") as file:
+            return os.pread(file.fileno(), max(0, size), offset)
+    except OSError:
+        return b""
 
 
 def _stack_segment(core: Core, pointer: int) -> Segment | None:
     """The segment the pointer is in, or the one it has just run out of at the low end."""
     inside = (s for s in core.segments if s.address <= pointer < s.address + s.file_size)
-    above = (s for s in core.segments if 0 < s.address - pointer <= GUARD_BYTES and s.file_size >= PAGE)
+    above = (s for s in core.segments if 0 < s.address - pointer <= GUARD_BYTES and s.file_size >= GUARD_PAGE)
     return next(inside, None) or min(above, key=lambda s: s.address, default=None)
 
 
-PAGE = mmap.PAGESIZE
-
-
-class _mapped:  # noqa: N801 - used like open()
-    """Read-only mapping of a part of a file: (buffer, offset of the part in it)."""
-
-    def __init__(self, path: Path, offset: int, size: int) -> None:
-        self._start = offset - offset % mmap.ALLOCATIONGRANULARITY
-        with path.open("rb") as file:
-            length = min(offset + size, os.fstat(file.fileno()).st_size) - self._start
-            self._map = mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE, offset=self._start)
-        self._base = offset - self._start
-
-    def __enter__(self) -> tuple[mmap.mmap, int]:
-        return self._map, self._base
-
-    def __exit__(self, *_: object) -> None:
-        self._map.close()
-
-
-def _search(core: Core, buffer: mmap.mmap, base: int, size: int, begin: int) -> Recursion | None:
-    sample = buffer[base : base + min(size, SAMPLE_WORDS * WORD)]
-    for address in _candidates(core, sample):
+def _search(core: Core, stack: bytes, begin: int) -> Recursion | None:
+    for address in _candidates(core, stack[: SAMPLE_WORDS * WORD]):
         pattern = re.compile(re.escape(struct.pack("<Q", address)))
-        found = (match.start() - base for match in pattern.finditer(buffer, base, base + size))
+        found = (match.start() for match in pattern.finditer(stack))
         positions = [at for at in found if at % WORD == 0]
         chain, stride = _chain(positions)
         if len(chain) >= MIN_REPEATS:
             last = chain[-1]
-            saved = struct.unpack_from("<Q", buffer, base + last - WORD)[0] if last >= WORD else 0
-            pointer = saved if begin + last < saved < begin + size else None
+            saved = struct.unpack_from("<Q", stack, last - WORD)[0] if last >= WORD else 0
+            pointer = saved if begin + last < saved < begin + len(stack) else None
             return Recursion(address, len(chain), stride, begin + last, pointer)
     return None
 
@@ -115,11 +103,11 @@ def _candidates(core: Core, sample: bytes) -> list[int]:
 
 def _chain(positions: Sequence[int]) -> tuple[list[int], int]:
     """The longest run of positions that belong to one recursion from the inner end, and its stride."""
-    gaps = [later - earlier for earlier, later in zip(positions, positions[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(positions)]
     if not gaps:
         return list(positions), 0
-    stride, count = Counter(gaps[: SAMPLE_WORDS]).most_common(1)[0]
-    constant = count >= CONSTANT_SHARE * len(gaps[: SAMPLE_WORDS])
+    stride, count = Counter(gaps[:SAMPLE_WORDS]).most_common(1)[0]
+    constant = count >= CONSTANT_SHARE * len(gaps[:SAMPLE_WORDS])
     start = gaps.index(stride) if constant else 0
     end = start
     while end < len(gaps) and _belongs(gaps[end], stride, constant):
@@ -149,7 +137,8 @@ def fold(core: Core, exe: str | Path | None, first: StackFact | None) -> StackFa
         tail = _unwound_from(core, exe, recursion)
         frames += _folded(head, recursion, tail)
         head, complete = tail[1:], eustack.reaches_end(tail)
-        recursion = None if complete or not tail else find_recursion(core, stack_pointer=recursion.last + WORD)
+        behind = recursion.last + WORD
+        recursion = find_recursion(core, stack_pointer=behind) if tail and not complete else None
     if not frames:
         return None
     return StackFact(

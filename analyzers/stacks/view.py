@@ -81,7 +81,7 @@ def _notes(fd: int, core: Core, headers: list[_Header], registers: dict[str, int
     for header in headers:
         if header.kind == PT_NOTE and header.file_size <= NOTE_BYTES:
             blob = os.pread(fd, header.file_size, header.offset)
-            for kind, start, body, end in _each_note(blob):
+            for kind, start, end in _each_note(blob):
                 inside = start <= wanted - header.offset < end
                 if kind in KEPT_NOTES and (kind != NT_PRSTATUS or inside):
                     note = bytearray(blob[start:end])
@@ -91,7 +91,7 @@ def _notes(fd: int, core: Core, headers: list[_Header], registers: dict[str, int
     return bytes(kept)
 
 
-def _each_note(blob: bytes) -> Iterator[tuple[int, int, int, int]]:
+def _each_note(blob: bytes) -> Iterator[tuple[int, int, int]]:
     at = 0
     while at + 12 <= len(blob):
         name, size, kind = struct.unpack_from("<III", blob, at)
@@ -99,7 +99,7 @@ def _each_note(blob: bytes) -> Iterator[tuple[int, int, int, int]]:
         end = body + (size + 3 & ~3)
         if end > len(blob):
             return
-        yield kind, at, body, end
+        yield kind, at, end
         at = end
 
 

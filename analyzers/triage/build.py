@@ -184,4 +184,5 @@ def signal_name(number: int | None) -> str | None:
 
 
 def _route(case: Case) -> str | None:
-    return next((s.fact.route for s in (*case.answers, *case.log) if s.fact.route), None)
+    answered = [seen.fact.route for seen in case.answers]
+    return next((route for route in (*answered, *(s.fact.route for s in case.log)) if route), None)

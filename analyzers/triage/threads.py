@@ -46,7 +46,7 @@ def role_of(reading: StackReading) -> str | None:
 
 def _view(reading: StackReading) -> Thread:
     stack, role = reading.stack, role_of(reading)
-    frames = [_frame(frame, _tells(frame, reading, role)) for frame in stack.frames[:FRAME_LIMIT]]
+    frames = [frame_view(frame, _tells(frame, reading, role)) for frame in stack.frames[:FRAME_LIMIT]]
     return Thread(
         tid=stack.tid, name=stack.name, crashed=stack.crashed, role=role, rung=stack.rung, frames=frames
     )
@@ -69,7 +69,8 @@ def _tells(frame: Frame, reading: StackReading, role: str | None) -> bool:
     )
 
 
-def _frame(frame: Frame, telling: bool) -> FrameView:
+def frame_view(frame: Frame, telling: bool = False) -> FrameView:
+    """One frame of the report."""
     return FrameView(
         function=frame.function,
         module=frame.module,

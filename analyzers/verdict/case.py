@@ -97,36 +97,32 @@ class Case:
         return [seen for seen in self.log if seen.fact.event in names]
 
 
-_SLOTS: tuple[tuple[str, type], ...] = (
-    ("cores", CoreFact),
-    ("stacks", StackFact),
-    ("loops", LoopFact),
-    ("kernel", KernelFact),
-    ("log", LogFact),
-    ("aborts", AbortFact),
-    ("exits", ExitFact),
-    ("probes", ProbeFact),
-    ("sockets", SocketFact),
-    ("answers", AnswerFact),
-    ("marks", MarkFact),
-    ("settings", SettingsFact),
-    ("actions", ActionFact),
-    ("model_files", ModelFileFact),
-)
-
-
 def build_case(
     evidence: Iterable[Evidence], reader: Callable[[Seen[StackFact]], StackReading] | None = None
 ) -> Case:
     """Sort evidence into a Case. Kinds this version does not know are left to the report alone."""
-    everything: Sequence[Evidence] = list(evidence)
-    slots = {name: tuple(_seen(everything, cls)) for name, cls in _SLOTS}
+    items: Sequence[Evidence] = list(evidence)
     make = reader or (lambda seen: read_stack(seen.fact, seen.id))
-    return Case(**slots, readings=tuple(make(seen) for seen in slots["stacks"]))
+    stacks = _seen(items, StackFact)
+    return Case(
+        cores=_seen(items, CoreFact),
+        stacks=stacks,
+        loops=_seen(items, LoopFact),
+        kernel=_seen(items, KernelFact),
+        log=_seen(items, LogFact),
+        aborts=_seen(items, AbortFact),
+        exits=_seen(items, ExitFact),
+        probes=_seen(items, ProbeFact),
+        sockets=_seen(items, SocketFact),
+        answers=_seen(items, AnswerFact),
+        marks=_seen(items, MarkFact),
+        settings=_seen(items, SettingsFact),
+        actions=_seen(items, ActionFact),
+        model_files=_seen(items, ModelFileFact),
+        readings=tuple(make(seen) for seen in stacks),
+    )
 
 
-def _seen(evidence: Iterable[Evidence], cls: type[F]) -> Iterable[Seen[F]]:
-    for item in evidence:
-        fact = fact_of(item, cls)
-        if fact is not None:
-            yield Seen(fact, item)
+def _seen(evidence: Iterable[Evidence], cls: type[F]) -> tuple[Seen[F], ...]:
+    pairs = ((fact_of(item, cls), item) for item in evidence)
+    return tuple(Seen(fact, item) for fact, item in pairs if fact is not None)

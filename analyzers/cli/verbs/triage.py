@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -35,14 +36,15 @@ def run(
     """
     if json and markdown:
         raise UserError("--json and --markdown exclude each other", where="triage", remedy="give one of them")
-    result = triage(inputs, Options(exe=exe, fast=fast, include_private=include_private))
-    if json or markdown:
-        result = finish(result)
-        print(result.report.to_json() if json else _markdown(result))
-    else:
-        result = _terminal(result)
-    if html is not None:
-        _write_html(result, html)
+    with ExitStack() as stack:
+        result = triage(inputs, Options(exe=exe, fast=fast, include_private=include_private), stack)
+        if json or markdown:
+            result = finish(result)
+            print(result.report.to_json() if json else _markdown(result))
+        else:
+            result = _terminal(result)
+        if html is not None:
+            _write_html(result, html)
     return EXIT_UNDETERMINED if result.report.verdict.confidence == "undetermined" else EXIT_OK
 
 

@@ -1,0 +1,138 @@
+"""A core into evidence: notes, all stacks, the queue loop's state, the build's marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from analyzers.catalogue.loader import load_catalogue
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.facts import CoreFact, MarkFact, StackFact, to_evidence
+from analyzers.contracts.report import Gap, Process
+from analyzers.core.buildid import find_executable
+from analyzers.core.facts import core_evidence, core_fact, loop_evidence
+from analyzers.core.model import Core
+from analyzers.core.notes import read_core
+from analyzers.core.phase import loop_state
+from analyzers.privacy.redact import Redactor
+from analyzers.stacks.frames import name_of
+from analyzers.stacks.ladder import Unwound, unwind
+from analyzers.triage.material import CoreWork, Material
+
+NextId = Callable[[], str]
+SERVER_FRAMES = ("server_queue", "server_routes", "server_context", "llama_", "ggml_", "common_")
+
+
+def core_material(
+    path: Path, name: str, exe: Path | None, next_id: NextId, redactor: Redactor | None
+) -> Material:
+    """Everything a core says on the quick rungs. Raises UserError when it is no readable core."""
+    core = read_core(path, name)
+    unwound = unwind(core, exe)
+    loop = loop_state(core, unwound.stacks)
+    evidence = [_with_fault_file(core, item) for item in core_evidence(core, name, next_id)]
+    evidence += list(_stacks(core, unwound, name, next_id))
+    if loop is not None:
+        evidence.append(loop_evidence(core, loop, name, next_id))
+    evidence += _marks(core, name, next_id)
+    return Material(
+        evidence=tuple(evidence),
+        gaps=(*unwound.gaps, *_gaps(core, name, unwound)),
+        process=_process(core, redactor),
+        anchor=True,
+        tids=frozenset(thread.tid for thread in core.threads),
+        core=CoreWork(path, exe, loop.tid if loop else None),
+    )
+
+
+def _with_fault_file(core: Core, item: Evidence) -> Evidence:
+    row = core.mapped_at(core.fault_address) if core.fault_address is not None else None
+    if row is None or item.kind != CoreFact.KIND:
+        return item
+    return item.model_copy(update={"data": {**item.data, "fault_file": row.path}})
+
+
+def _stacks(core: Core, unwound: Unwound, name: str, next_id: NextId) -> Iterator[Evidence]:
+    for stack in unwound.stacks:
+        yield to_evidence(
+            stack,
+            id=next_id(),
+            source=f"{name}: thread {stack.tid} ({stack.rung})",
+            text=describe_stack(stack),
+            trust=Trust.KERNEL,
+            incarnation=Incarnation(pid=core.pid),
+        )
+
+
+def describe_stack(stack: StackFact) -> str:
+    """One line: who, and the innermost named frames."""
+    named = [name_of(frame) for frame in stack.frames if frame.function][:3]
+    deep = max((frame.repeat for frame in stack.frames), default=1)
+    who = "the thread that died" if stack.crashed else f"thread {stack.tid}"
+    where = " < ".join(named) or "no frame has a name"
+    return f"{who}: {where}" + (f" (one frame repeats {deep:,} times)" if deep > 1 else "")
+
+
+def _marks(core: Core, name: str, next_id: NextId) -> list[Evidence]:
+    """The wheel by its build-id: what a build that calls itself b0-unknown really is."""
+    path = find_executable(core).server
+    build_id = core.build_ids.get(path) if path else None
+    known = load_catalogue().known_build(build_id)
+    if known is None or build_id is None:
+        return []
+    fact = MarkFact(mark="known-build-id", build=f"b{known.build}", build_id=build_id)
+    text = f"the server's code is {known.distribution} {known.version} (b{known.build}), by its build-id {build_id}"
+    return [
+        to_evidence(
+            fact,
+            id=next_id(),
+            source=f"{name}: build-id",
+            text=text,
+            trust=Trust.KERNEL,
+            incarnation=Incarnation(pid=core.pid),
+        )
+    ]
+
+
+def _gaps(core: Core, name: str, unwound: Unwound) -> list[Gap]:
+    gaps = [Gap(what=f"part of {name}", why=limit) for limit in core.limits]
+    if core.cut:
+        gaps.append(
+            Gap(
+                what=f"the end of {name}",
+                why=f"the core is cut: {core.file_size:,} bytes are there and its headers promise more",
+                command="systemd-coredump: raise ProcessSizeMax= and ExternalSizeMax= in coredump.conf",
+            )
+        )
+    if not is_server(core, unwound.stacks):
+        gaps.append(Gap(what="a core of llama-server", why=foreign_line(core)))
+    return gaps
+
+
+def foreign_line(core: Core) -> str:
+    """Why this core is not taken for a llama-server's."""
+    return f"{core.program or 'this program'!s} has no llama.cpp code mapped or on its stacks"
+
+
+def is_server(core: Core, stacks: tuple[StackFact, ...]) -> bool:
+    """True when llama.cpp's code is mapped or stands on a stack, or when nothing could tell."""
+    if find_executable(core).server is not None or not core.mapped:
+        return True
+    names = (name_of(frame) for stack in stacks for frame in stack.frames)
+    return any(name.startswith(SERVER_FRAMES) for name in names)
+
+
+def _process(core: Core, redactor: Redactor | None) -> Process:
+    found = find_executable(core)
+    server = found.server or found.main
+    fact, arguments = core_fact(core), (core.arguments or "").split()
+    return Process(
+        pid=core.pid,
+        exe=redactor.text(found.main) if redactor and found.main else found.main,
+        build_id=core.build_ids.get(server) if server else None,
+        args=redactor.args(arguments) if redactor else arguments,
+        role="hosted" if server and server.endswith(".so") and ".abi3" in server else None,
+        fault_address=f"{fact.fault_address:#x}" if fact.fault_address is not None else "unknown",
+    )
+
+

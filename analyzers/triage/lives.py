@@ -1,0 +1,111 @@
+"""Which life of the server a log tells of.
+
+A log that outlived its server holds several lives, one after each restart. Mixing them would lend one life's
+sleep to another one's crash, so a verdict reads exactly one, and says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, KernelFact, LogFact, fact_of
+from analyzers.contracts.report import Gap
+
+STOPS = ("stopping", "cleaning-up")
+LIFE_KINDS = (LogFact.KIND, AbortFact.KIND)
+CLOCKS = ("mono", "wall")
+
+
+@dataclass(frozen=True)
+class Life:
+    """The log evidence of one process, in order."""
+
+    items: tuple[Evidence, ...]
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(item.id for item in self.items)
+
+    @property
+    def aborted(self) -> bool:
+        return any(item.kind == AbortFact.KIND for item in self.items)
+
+    @property
+    def stopped(self) -> bool:
+        facts = (fact_of(item, LogFact) for item in self.items)
+        return any(fact is not None and fact.event in STOPS for fact in facts)
+
+    def began(self, clock: str) -> float | None:
+        stamps = [getattr(item, clock) for item in self.items]
+        return next((stamp for stamp in stamps if stamp is not None), None)
+
+
+def one_life(evidence: Sequence[Evidence]) -> tuple[list[Evidence], list[Gap]]:
+    """The evidence without the other lives' log lines, and a gap that says which life was read."""
+    items = list(evidence)
+    lives = _lives(items)
+    if len(lives) < 2:
+        return items, []
+    index, why = _dying(lives, items)
+    dropped = frozenset().union(*(life.ids for life in lives)) - lives[index].ids
+    kept = [item for item in items if item.id not in dropped]
+    gap = Gap(
+        what=f"{len(lives) - 1} other lives of the server in this log",
+        why=f"a verdict reads one life; this one reads number {index + 1} of {len(lives)}: {why}",
+        command="cut the log to the life in question, or give journal entries (they name their process)",
+    )
+    return kept, [gap]
+
+
+def _lives(items: Sequence[Evidence]) -> list[Life]:
+    lives: list[list[Evidence]] = []
+    current: object = None
+    for item in (item for item in items if item.kind in LIFE_KINDS):
+        fact = fact_of(item, LogFact)
+        pid = item.incarnation.pid
+        fresh = fact is not None and fact.event == "init" and _had(lives)
+        moved = pid is not None and current is not None and pid != current
+        if not lives or fresh or moved:
+            lives.append([])
+        current = pid if pid is not None else current
+        lives[-1].append(item)
+    return [Life(tuple(life)) for life in lives]
+
+
+def _had(lives: list[list[Evidence]]) -> bool:
+    """The life at hand already initialised: a second init line begins another one."""
+    facts = (fact_of(item, LogFact) for item in (lives[-1] if lives else ()))
+    return any(fact is not None for fact in facts)
+
+
+def _dying(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[int, str]:
+    for clock in CLOCKS:
+        died = _death_time(items, clock)
+        began = [life.began(clock) for life in lives]
+        if died is not None and all(start is not None for start in began):
+            before = [i for i, start in enumerate(began) if start is not None and start <= died]
+            if before:
+                return before[-1], "the one that was running when the process died"
+    aborted = [i for i, life in enumerate(lives) if life.aborted]
+    if aborted:
+        return aborted[-1], "the last one that ended with an abort"
+    silent = [i for i, life in enumerate(lives[:-1]) if not life.stopped]
+    if silent and _deaths(items):
+        return silent[-1], "the last one that was followed by a restart without a stop"
+    return len(lives) - 1, "the last one"
+
+
+def _deaths(items: Sequence[Evidence]) -> list[Evidence]:
+    found = []
+    for item in items:
+        ended = fact_of(item, ExitFact)
+        if item.kind in (CoreFact.KIND, KernelFact.KIND) or (ended is not None and not ended.requested):
+            found.append(item)
+    return found
+
+
+def _death_time(items: Sequence[Evidence], clock: str) -> float | None:
+    stamps = [getattr(item, clock) for item in _deaths(items)]
+    return next((stamp for stamp in stamps if stamp is not None), None)

@@ -1,0 +1,1 @@
+"""The few things that act on a live host, each only when it is explicitly told to."""

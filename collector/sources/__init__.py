@@ -1,0 +1,1 @@
+"""Looks at a live host and yields Evidence. Wakes nothing, changes nothing."""

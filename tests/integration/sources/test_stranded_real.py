@@ -1,4 +1,4 @@
-"""A request stranded on a real server: found, proven by its threads, released; and who must not be reported."""
+"""A request stranded on a real server: found, shown by its threads, released; and who is not reported."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def dripping(port: int) -> Iterator[None]:
 
 
 def test_innocent_clients_of_a_sleeping_server_are_not_reported(python: Path, model: Path) -> None:
-    # GIVEN a sleeping server with a silent client, an answered keep-alive one, a half-closed one and two uploads
+    # GIVEN a sleeping server: a silent client, an answered one, a half-closed one, a stalled and a slow upload
     with ReferenceServer() as reference, ExitStack() as clients:
         server = reference.start(ServerSpec(model=model, python=python, idle_seconds=1))
         assert server.wait_until(asleep_by_props, 10)

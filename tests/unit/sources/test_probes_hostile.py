@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Talk, str, int | None]] = {
     "drips its headers": (drip(b"HTTP/1.1 200 OK\r\nX: "), "timeout", None),
     "drips its body": (drip(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), "timeout", 200),
     "never ends": (flood, "too-big", 200),
-    "promises too much and hangs up": (say(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), "garbage", 200),
+    "promises more and hangs up": (say(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), "garbage", 200),
     "hangs up": (say(b""), "garbage", None),
     "speaks no HTTP": (say(b"\x00\xff\x1b[2JSSH-2.0\r\n\r\n"), "garbage", None),
     "redirects elsewhere": (say(reply(b"", "302 Found", "Location: http://192.0.2.1/\r\n")), "redirect", 302),

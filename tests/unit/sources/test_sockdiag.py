@@ -42,7 +42,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("family", "bind", "connect", "peer"), CASES, ids=["ipv4", "ipv6", "v4-mapped"])
-def test_only_the_servers_end_is_seen_with_its_figures(family: int, bind: str, connect: str, peer: str) -> None:
+def test_only_the_servers_end_is_seen_with_its_figures(
+    family: int, bind: str, connect: str, peer: str
+) -> None:
     # GIVEN a client on this host that sent 11 bytes and got 3 back
     with connection(family, bind, connect) as (client, served, port):
         client.sendall(b"hello world")

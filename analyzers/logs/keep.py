@@ -1,0 +1,100 @@
+"""Bounded memory for events: the first and the last of each group are kept, the rest is counted."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+FIRST_KEPT = 16  # how it began: start, load, first sleeps
+LAST_KEPT = 48  # how it ended: the last handful of sleep cycles and every slot's last task
+RAW_KEPT = 2048  # bytes of a kept line; every telling pattern ends long before
+
+T = TypeVar("T")
+
+
+@dataclass
+class Keeper(Generic[T]):
+    """The first FIRST_KEPT and last LAST_KEPT items given to ``add``; ``count`` of all."""
+
+    count: int = 0
+    first: list[T] = field(default_factory=list)
+    last: deque[T] = field(default_factory=lambda: deque(maxlen=LAST_KEPT))
+
+    def add(self, item: T) -> None:
+        self.count += 1
+        (self.first if self.count <= FIRST_KEPT else self.last).append(item)
+
+    @property
+    def items(self) -> list[T]:
+        return [*self.first, *self.last]
+
+    @property
+    def skipped(self) -> int:
+        return self.count - len(self.first) - len(self.last)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One kept line: its number, its bytes (cut), and its place among the lines of its group."""
+
+    line: int
+    raw: bytes
+    group: str
+    event: str
+    place: int
+
+
+@dataclass
+class LifeState:
+    """A life while its lines are still coming in."""
+
+    stream: str
+    port: str | None = None
+    pid: int | None = None
+    boot_id: str | None = None
+    restarted_in_place: bool = False
+    groups: dict[str, Keeper[Kept]] = field(default_factory=dict)
+    stranded: Keeper[Kept] = field(default_factory=Keeper)
+    counts: Counter[str] = field(default_factory=Counter)
+    marks: set[str] = field(default_factory=set)
+    progressed: bool = False
+    asleep_since: Kept | None = None
+    cancelled_asleep: int = 0
+    first_line: int = 0
+    last_line: int = 0
+    last_elapsed: float | None = None
+
+    def add(self, line: int, raw: bytes, group: str, event: str) -> None:
+        """Count the line and keep it if it is among the first or last of its group."""
+        self.counts[event] += 1
+        keeper = self.groups.get(group)
+        if keeper is None:
+            keeper = self.groups[group] = Keeper()
+        item = Kept(line, raw[:RAW_KEPT], group, event, keeper.count)
+        keeper.add(item)
+        if not self.first_line:
+            self.first_line = line
+        self.last_line = line
+        if event in ("enter-sleep", "exit-sleep", "task-cancelled"):
+            self._follow_sleep(item)
+
+    def _follow_sleep(self, item: Kept) -> None:
+        if item.event == "task-cancelled":
+            if self.asleep_since is not None:
+                self.cancelled_asleep += 1
+                self.stranded.add(item)
+        elif item.event == "exit-sleep":
+            self.asleep_since = None
+        elif self.asleep_since is None:
+            self.asleep_since = item
+            self.stranded.add(item)
+
+    def kept(self) -> list[Kept]:
+        """All kept lines of the life, each once, in the order of the lines."""
+        everything = [*(i for keeper in self.groups.values() for i in keeper.items), *self.stranded.items]
+        return sorted({item.line: item for item in everything}.values(), key=lambda item: item.line)
+
+    @property
+    def skipped(self) -> int:
+        return sum(keeper.skipped for keeper in self.groups.values())

@@ -1,0 +1,155 @@
+"""Read one text of any length: a server's log, a kernel log, a supervisor's, or a mixture of them.
+
+Memory is flat in the file's length; the real grammar runs only on candidate lines (see shapes.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import IO
+
+from analyzers.contracts.report import Gap
+from analyzers.logs.blocks import BLOCK, Block, backward, forward, opened, read_some, seekable
+from analyzers.logs.lives import Lives, stamp_of
+from analyzers.logs.prefix import strip
+from analyzers.logs.reading import Life, Reading
+from analyzers.logs.recognise import FORM_LINES, form_of
+from analyzers.logs.shapes import Shapes
+from analyzers.logs.text import MAX_NAME, decode, visible
+
+HEAD = 64 * 1024  # bytes that decide form and direction
+FALLS = 3  # stamps that fall before a text counts as reversed
+FALLS_PER_RISE = 4  # and so many times more falls than rises: restarts make falls too
+PAGER_WIDTH = 40  # a line shorter than this that ends in ">" was not cut by a pager
+CUT_SHARE = 20  # one line in so many of the head cut at one width: a pager's work
+SNIFFED_KERNEL = 8 * 1024
+
+
+def read_text(source: Path | str | IO[bytes], name: str | None = None) -> Reading:
+    """Evidence of a log file, path or binary stream. ``name`` is shown in sources, never opened.
+
+    Raises UserError when the source cannot be opened or read; damage inside is a gap, not an error.
+    """
+    shown = visible(name or (Path(source).name if isinstance(source, (str, os.PathLike)) else "stream"), MAX_NAME)
+    with opened(source, shown) as handle:
+        head = read_some(handle, HEAD, shown)
+        sample = [decode(line) for line in head.split(b"\n")[: 8 * FORM_LINES]]
+        turned = is_reversed(sample)
+        form = form_of(sample[:FORM_LINES])
+        if turned:
+            with seekable(handle, shown, head) as whole:
+                return _scan(backward(whole, shown), shown, form, sample, turned)
+        return _scan(forward(handle, shown, head), shown, form, sample, turned)
+
+
+def _scan(blocks: Iterator[Block], name: str, form: str | None, sample: Sequence[str], turned: bool) -> Reading:
+    shapes, lives = Shapes(form), Lives(name, form)
+    lines = size = long_lines = 0
+    tail = b""
+    for block in blocks:
+        _feed(lives, shapes, block, turned)
+        lines = max(lines, block.first_line + block.data.count(b"\n"))
+        size += block.size
+        long_lines += block.long_lines
+        tail = block.data[-HEAD:] if not turned or not tail else tail
+    found, outside = lives.finish()
+    gaps = (*_text_gaps(name, sample, tail, long_lines), *_life_gaps(name, found, lives))
+    return Reading(
+        name=name,
+        kind="kernel" if not found and form in ("dmesg", "syslog") and outside else "log",
+        evidence=tuple(sorted((e for part in (outside, *(x.evidence for x in found)) for e in part), key=_line_of)),
+        lives=found,
+        outside=outside,
+        gaps=gaps,
+        lines=lines if size else 0,
+        bytes=size,
+        era=next((life.era for life in reversed(found) if life.era), None),
+        form=form,
+        reversed=turned,
+        process_starts=lives.starts,
+        counts=dict(lives.counts),
+    )
+
+
+def _feed(lives: Lives, shapes: Shapes, block: Block, turned: bool) -> None:
+    hits = shapes.telling(block.data)
+    if turned:
+        hits.reverse()
+    check_all = _falls_inside(hits) if lives.form is None else True
+    for place, (at, raw, label) in enumerate(hits):
+        check = check_all or place in (0, len(hits) - 1)
+        lives.feed(block.first_line + at, raw, label, check)
+
+
+def _falls_inside(hits: Sequence[tuple[int, bytes, str]]) -> bool:
+    """True when the stamps of a block's telling lines may fall back; two looks decide for most blocks."""
+    if len(hits) < SMALL_BLOCK:
+        return True
+    first, last = stamp_of(hits[0][1]), stamp_of(hits[-1][1])
+    return first is None or last is None or last < first or hits[0][1][:1] in (b"[", b"{")
+
+
+SMALL_BLOCK = 64  # telling lines that are simply all looked at
+
+
+def is_reversed(sample: Sequence[str]) -> bool:
+    """True for ``journalctl -r`` and kin: stamps fall line by line. Elapsed stamps first, then others."""
+    for clock in (_elapsed, _wall, _mono):
+        stamps = [stamp for stamp in map(clock, sample) if stamp is not None]
+        falls = sum(after < before for before, after in pairwise(stamps))
+        rises = sum(after > before for before, after in pairwise(stamps))
+        if stamps:
+            return falls >= FALLS and falls > FALLS_PER_RISE * rises
+    return False
+
+
+def _elapsed(line: str) -> float | None:
+    return stamp_of(line[:400].encode("utf-8", "replace"))
+
+
+def _wall(line: str) -> float | None:
+    return strip(line[:400])[0].wall
+
+
+def _mono(line: str) -> float | None:
+    return strip(line[:400])[0].mono
+
+
+def _line_of(evidence: object) -> int:
+    return int(str(getattr(evidence, "source", ":0")).rpartition(":")[2])
+
+
+def _text_gaps(name: str, sample: Sequence[str], tail: bytes, long_lines: int) -> Iterator[Gap]:
+    last = tail.rpartition(b"\n")[2]
+    cut = [line for line in (*sample, decode(last)) if len(line) >= PAGER_WIDTH and line.endswith(">")]
+    widths = {len(line) for line in cut}
+    if len(cut) > len(widths) and len(cut) * CUT_SHARE >= len(sample) / 2:
+        yield Gap(
+            what="ends of lines", why=f"{name}: a pager cut the lines (they end in '>')",
+            command="journalctl --no-pager -o export > server.export",
+        )
+    if long_lines:
+        why = f"{name}: {long_lines} lines are longer than {BLOCK // 1024} KiB; their ends were not read"
+        yield Gap(what="ends of very long lines", why=why)
+
+
+def _life_gaps(name: str, found: Sequence[Life], lives: Lives) -> Iterator[Gap]:
+    if found and found[0].head_lost:
+        yield Gap(
+            what="the beginning of the log", why=f"{name}: no line of the first process's start is in it",
+            command="collect the rotated file before it, or journalctl -b for the whole boot",
+        )
+    if lives.dropped:
+        why = f"{name}: {lives.dropped} process lives in the middle were counted, their events not kept"
+        yield Gap(what="some process lives", why=why, command="split the log and read the part in question")
+    skipped = sum(life.skipped for life in found)
+    if skipped:
+        yield Gap(what="events in the middle", why=f"{name}: {skipped} telling lines were counted, not kept")
+    if any((life.verbosity if life.verbosity is not None else 3) < 3 for life in found):
+        yield Gap(
+            what="sleep lines", why=f"{name}: the verbosity was below 3, at which no sleep line is printed",
+            command="run the server with -lv 3",
+        )

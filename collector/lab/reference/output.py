@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 CHUNK = 1 << 16
 # Longest part of one line that is kept in memory; the file keeps all of it.
 LINE_LIMIT = 1 << 16
 # Lines kept in memory: hours of a normal server; a flood at full verbosity forgets its beginning.
 LINES_LIMIT = 100_000
+# The raw file ends here: a reference server prints kilobytes, another program may print without end.
+FILE_LIMIT = 256 << 20
+# Level E of the server's own log, and what ggml and the C++ runtime print when they give up.
+_FAILURE = re.compile(r"^[\d.]+ E |GGML_ASSERT|GGML_ABORT|terminate called|what\(\):|^HOSTED this wheel")
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Line:
 class Output:
     """Reads a pipe in a thread of its own until it ends; ``changed`` is called after each chunk."""
 
-    def __init__(self, pipe: BinaryIO, copy: Path, changed: Callable[[], None]) -> None:
+    def __init__(self, pipe: BufferedReader, copy: Path, changed: Callable[[], None]) -> None:
         self.path = copy
         self._pipe = pipe
         self._file = copy.open("wb", buffering=0)
@@ -54,6 +59,11 @@ class Output:
         found = [line for line in self.lines() if text in line.text]
         return found[skip] if len(found) > skip else None
 
+    def telling_text(self) -> str:
+        """The last line that speaks of a failure, else the last line: after a failure servers print on."""
+        failures = [line.text.strip() for line in self.lines() if _FAILURE.search(line.text)]
+        return printable(failures[-1]) if failures else self.last_text()
+
     def last_text(self) -> str:
         """The last line with something in it, free of control characters, or a note that there is none."""
         spoken = [line.text.strip() for line in self.lines() if line.text.strip()]
@@ -64,10 +74,12 @@ class Output:
         self._thread.join(timeout)
 
     def _read(self) -> None:
+        written = 0
         with self._pipe as pipe, self._file as file:
-            while chunk := pipe.read1(CHUNK) if hasattr(pipe, "read1") else pipe.read(CHUNK):
+            while chunk := pipe.read1(CHUNK):
                 wall, mono = time.time(), time.monotonic()
-                file.write(chunk)
+                if (written := written + len(chunk)) <= FILE_LIMIT:
+                    file.write(chunk)
                 self._take(chunk, wall, mono)
                 self._changed()
         self._take(b"\n" if self._rest else b"", time.time(), time.monotonic())

@@ -17,9 +17,9 @@ from types import TracebackType
 from analyzers.errors import UserError
 from collector.lab.reference import debugger
 from collector.lab.reference.client import REQUEST_TIMEOUT, Answer, Pending, Request, send
-from collector.lab.reference.conditions import Condition, exited, ready
+from collector.lab.reference.conditions import Condition, exited, looping
 from collector.lab.reference.cores import CoreSearch, CoreSettings, locate_core
-from collector.lab.reference.output import Output, printable
+from collector.lab.reference.output import Output
 from collector.lab.reference.ports import choose_port
 from collector.lab.reference.processes import Child, Ending, descendants
 from collector.lab.reference.spec import ServerSpec, command, environment, launched
@@ -53,6 +53,7 @@ class RunningServer:
         self.started_wall = time.time()
         self.started_mono = time.monotonic()
         self.tids: set[int] = set()
+        self.core_limit: int | None = None
         self._changed = threading.Condition()
         popen = _spawn(spec, folder, port, under_gdb)
         assert popen.stdout is not None  # noqa: S101 - it was asked for
@@ -146,8 +147,6 @@ class RunningServer:
             return CoreSearch(paths[-1], "saved by gdb, under which the server was started")
         return CoreSearch(None, f"gdb saved no core; its last line: {self.output.last_text()}")
 
-    core_limit: int | None = None
-
     def terminate(self, deadline: float = TAKE_DOWN_GRACE) -> Ending | None:
         """The planned stop: SIGTERM to the server, then its ending, or None when it does not end in time."""
         self._signal(signal.SIGTERM)
@@ -201,7 +200,7 @@ class ReferenceServer:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, spec: ServerSpec, *, under_gdb: bool = False) -> RunningServer:
-        """A server that answers GET /health with 200.
+        """A server that answers GET /health with 200 and whose queue loop runs.
 
         Raises UserError, with the server's last line, when the program or model is missing, the port
         is taken, or the server ends or is silent instead of coming up.
@@ -211,7 +210,7 @@ class ReferenceServer:
         server = RunningServer(spec, self._private_folder(), port, under_gdb)
         self._servers.append(server)
         deadline = GDB_START_DEADLINE if under_gdb else START_DEADLINE
-        up = server.wait_until(lambda each: each.finished or ready(each), deadline)
+        up = server.wait_until(lambda each: each.finished or looping(each), deadline)
         if not up or server.finished:
             server.take_down()
             raise _did_not_start(server, deadline)
@@ -259,7 +258,7 @@ def _did_not_start(server: RunningServer, deadline: float) -> UserError:
         how = f"died of {signal.Signals(ending.signal).name}"
     else:
         how = f"ended with status {ending.code}"
-    last = printable(server.output.last_text())
+    last = server.output.telling_text()
     remedy = "check that it is a llama-server of this architecture and that the model is whole"
     return UserError(
         f"the server {how} instead of coming up; it said: {last}",

@@ -1,0 +1,139 @@
+"""D2: the server goes to sleep while a request reads the model (xllamacpp 2026.10.11549)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collector.lab.faults.pinning import Pinned, pin
+from collector.lab.faults.prompts import (
+    foreign_completion,
+    foreign_tokenize,
+    long_completion,
+    long_tokenize,
+)
+from collector.lab.faults.provoked import (
+    ANSWERED,
+    CRASH,
+    DEATH_DEADLINE,
+    ERROR,
+    HANG,
+    WRONG,
+    Expected,
+    Provoked,
+    Stage,
+    closed,
+)
+from collector.lab.reference.client import Answer, Request
+from collector.lab.reference.conditions import exited
+from collector.lab.reference.server import RunningServer
+
+IDLE_SECONDS = 1
+# Under a debugger the same tokenising takes three times as long and must still end before the limit.
+GDB_IDLE_SECONDS = 4
+TRIES = 5
+# How long a request is watched before it counts as waiting for ever; awake it takes under half a second.
+PATIENCE = 4.0
+# The error a look-up in the emptied vocabulary answers with; see libstdc++'s unordered_map::at.
+EMPTY_VOCABULARY = b"_Map_base::at"
+PHASES = ("asleep", "unloading")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One way into the window. ``offset`` is the time from sending to the poke, in seconds: well inside
+    the tokenising, which starts a few milliseconds after sending."""
+
+    name: str
+    request: Request
+    handler: str
+    offset: float
+    poisoned: bool = True
+    wanted: str = CRASH
+
+
+COMPLETION = Shape("D2-completion", long_completion(), "handle_completions_impl", 0.1)
+TOKENIZE = Shape("D2-tokenize", long_tokenize(), "post_tokenize", 0.1)
+COMPLETION_UNPOISONED = Shape(
+    "D2-completion-unpoisoned", long_completion(), "handle_completions_impl", 0.1, poisoned=False
+)
+TOKENIZE_UNPOISONED = Shape("D2-tokenize-unpoisoned", long_tokenize(), "post_tokenize", 0.1, poisoned=False)
+TOKENIZE_ERROR = Shape(
+    "D2-error-tokenize", foreign_tokenize(), "post_tokenize", 0.1, poisoned=False, wanted=ERROR
+)
+COMPLETION_ERROR = Shape(
+    "D2-error-completion", foreign_completion(), "handle_completions_impl", 0.1, poisoned=False, wanted=ERROR
+)
+
+
+def provoke(stage: Stage, shape: Shape = COMPLETION, *, tries: int = TRIES) -> Provoked:
+    """Pin the sleep into ``shape``'s request, on a fresh server each time, until the wanted outcome.
+
+    Up to ``tries`` times; each is said. The last try is returned when none had the wanted outcome.
+    """
+    result: Provoked | None = None
+    for number in range(1, max(1, tries) + 1):
+        result = attempt(stage, shape)
+        stage.say(f"{shape.name}: try {number} of {tries}: {result.outcome}")
+        if result.happened:
+            break
+        result.server.take_down()
+    assert result is not None  # noqa: S101 - at least one try was made
+    return result
+
+
+def attempt(stage: Stage, shape: Shape) -> Provoked:
+    """One try. The same request is sent awake first: only against that can an answer be called wrong."""
+    idle = GDB_IDLE_SECONDS if stage.under_gdb else IDLE_SECONDS
+    server = stage.start(idle_seconds=idle, poisoned=shape.poisoned)
+    baseline = server.send(shape.request)
+    pinned = pin(server, shape.request, shape.offset)
+    server.wait_until(lambda each: each.finished or not pinned.pending.waiting, PATIENCE)
+    answer = pinned.pending.answer
+    if server.finished or (answer is not None and answer.status is None):
+        server.wait_until(exited, DEATH_DEADLINE)
+    outcome = classify(server.finished, answer, baseline)
+    expected = _expected(shape, outcome)
+    notes = _notes(server, pinned, answer)
+    answers = (baseline,) if answer is None else (baseline, answer)
+    happened = outcome == shape.wanted
+    return closed(shape.name, expected, server, outcome, happened=happened, answers=answers, notes=notes)
+
+
+def classify(ended: bool, answer: Answer | None, baseline: Answer) -> str:
+    """What became of a pinned request, from the process, its answer and the awake answer."""
+    if ended:
+        return CRASH
+    if answer is None or answer.status is None:
+        return HANG
+    if EMPTY_VOCABULARY in answer.body or answer.status >= 500:
+        return ERROR
+    return ANSWERED if telling(answer) == telling(baseline) else WRONG
+
+
+def telling(answer: Answer) -> tuple[int | None, object]:
+    """The part of an answer that must not depend on sleep: status, tokens, error text."""
+    body = answer.json()
+    if not isinstance(body, dict):
+        return answer.status, answer.body
+    return answer.status, body.get("tokens") or body.get("error") or body.get("input_tokens")
+
+
+def _expected(shape: Shape, outcome: str) -> Expected:
+    """What the outcome must be diagnosed as: the window is D3's as well, when the reading survives."""
+    if outcome == HANG:
+        return Expected("HANG-STRANDED", ("sleep",), ("asleep",), "D3")
+    if outcome == CRASH:
+        return Expected("SEGV-UAF-SLEEP", ("sleep",), PHASES, "D2", (shape.handler,))
+    if outcome == ANSWERED:
+        return Expected("NO-FAULT", ("unknown",), (*PHASES, "awake", "unknown"))
+    return Expected("ERROR-UAF-SLEEP", ("sleep",), (*PHASES, "unknown"), "D2")
+
+
+def _notes(server: RunningServer, pinned: Pinned, answer: Answer | None) -> tuple[str, ...]:
+    notes = ["the server slept before the request was sent"] if pinned.early else []
+    entered = server.output.first("server is entering sleeping state")
+    if entered is not None:
+        notes.append(f"sleep line {(entered.mono - pinned.poked) * 1000:.1f} ms after the poke")
+    if answer is not None and answer.status is not None:
+        notes.append(f"answered with status {answer.status}")
+    return tuple(notes)

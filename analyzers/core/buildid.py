@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from analyzers.core import elf
@@ -19,8 +20,9 @@ from analyzers.core.model import Core, MappedFile
 NT_GNU_BUILD_ID = 3
 FIRST_PAGE = 4096  # the kernel dumps the first page of every mapped ELF file (coredump_filter bit 4)
 MAX_HEADER_BYTES = 64 << 10  # program or section headers of one file; the largest seen here is 3 KB
-MAX_NOTE_BYTES = 64 << 10  # a note segment of one file; usually under 100 bytes
-MAX_FILES = 4096  # different files of one core whose build-id is looked for
+MAX_NOTE_BYTES = 4 << 10  # a note segment of one file; usually under 100 bytes
+MAX_NOTE_BLOCKS = 8  # note segments and sections of one file; usual are two to four
+MAX_FILES = 1024  # different files of one core whose build-id is looked for; a hosted server maps about 60
 MAX_ID_BYTES = 64  # SHA-512; usual are 20 (SHA-1) and 16 (MD5)
 AT_PHDR = 3
 AT_EXECFN = 31
@@ -91,7 +93,7 @@ def _table(count: int, size: int) -> int:
 
 
 def _first_id(blocks: Iterable[bytes]) -> str | None:
-    for block in blocks:
+    for block in islice(blocks, MAX_NOTE_BLOCKS):
         for note in elf.notes(block):
             if note.owner == b"GNU" and note.type == NT_GNU_BUILD_ID and 0 < len(note.body) <= MAX_ID_BYTES:
                 return note.body.hex()

@@ -33,6 +33,7 @@ NOTIFY = re.compile(r"(?:\w+ )*std::condition_variable::notify_all|" + GLIBC + "
 SERVING = re.compile(
     r"(?:\w+ )*server_queue::(?:process_new_tasks|yield_to_queue)\b"
     r"|(?:\w+ )*server_context(?:_impl)?::(?:update_slots|process_single_task)\b"
+    r"|(?:\w+ )*std::_Function_handler<void \(\), server_context"  # the update_slots callback
 )
 LOADING = re.compile(
     r"\bserver_context(?:_impl)?::load_model\b|\bcommon_init_from_params\b|\bllama_model_load|\bload_model\("

@@ -16,7 +16,7 @@ from analyzers.core.model import Core, Segment
 from analyzers.core.records import Records, read_records
 from analyzers.errors import UserError
 
-MAX_SEGMENTS = 1 << 18  # four times the kernel's default vm.max_map_count
+MAX_SEGMENTS = 1 << 17  # twice the kernel's default vm.max_map_count
 MAX_NOTE_BYTES = 64 << 20  # 4,096 threads with AVX-512 and AMX state (11 KB each) fill 45 MB
 MAX_NOTE_SEGMENTS = 16  # the kernel and gdb write one
 

@@ -29,8 +29,9 @@ REGISTERS = struct.Struct("<27Q")
 PRSTATUS_SIZE = 336
 PRPSINFO_SIZE = 136
 SIGINFO_SIZE = 24
-MAX_THREADS = 1 << 16  # pid_max of a usual machine is 32768, of a large one 4 million
-MAX_MAPPED_FILES = 1 << 18  # as many as segments
+MAX_NOTES = 1 << 17  # eight for each of the most threads; a note may be as small as 12 bytes
+MAX_THREADS = 1 << 14  # a server has some tens; each costs 2 KB here
+MAX_MAPPED_FILES = 1 << 16  # the kernel's default vm.max_map_count
 MAX_AUXV = 64  # the kernel writes about 20
 NO_DEATH = frozenset({0, 19})  # a debugger's snapshot of a living process carries none or SIGSTOP
 FAULT_SIGNALS = frozenset({4, 7, 8, 11})  # SIGILL, SIGBUS, SIGFPE, SIGSEGV carry an address
@@ -64,7 +65,10 @@ class Records:
 
 def read_records(block: bytes, block_offset: int, records: Records) -> None:
     """Add the records of one note segment, which starts at ``block_offset`` of the file."""
-    for note in elf.notes(block):
+    for count, note in enumerate(elf.notes(block)):
+        if count >= MAX_NOTES:
+            records.limits = (*records.limits, f"only the first {MAX_NOTES} notes were read")
+            return
         reader = _READERS.get(note.type) if note.owner == b"CORE" else None
         if reader is not None:
             reader(note.body, block_offset + note.offset, records)
@@ -74,7 +78,8 @@ def _read_thread(body: bytes, offset: int, records: Records) -> None:
     if len(body) < PRSTATUS_SIZE:
         return
     if len(records.threads) >= MAX_THREADS:
-        records.limits = (f"only the first {MAX_THREADS} threads were read",)
+        limit = f"only the first {MAX_THREADS} threads were read"
+        records.limits = tuple(dict.fromkeys((*records.limits, limit)))
         return
     if not records.threads:
         records.delivered = struct.unpack_from("<h", body, 12)[0]

@@ -61,7 +61,9 @@ def _report(problem: Exception) -> int:
         return EXIT_UNUSABLE
     if type(problem).__name__ == "Abort":
         return INTERRUPTED
-    _say(f"internal error: {type(problem).__name__} (this is our fault; run again with --debug for the details)")
+    _say(
+        f"internal error: {type(problem).__name__} (this is our fault; run again with --debug for the details)"
+    )
     return EXIT_FAILED
 
 
@@ -97,7 +99,12 @@ def help_text() -> str:
         lines.append(f"  {verb.name:<9} {verb.help}")
         if verb.missing:
             lines.append(f"  {'':<9} not installed: {verb.install_line}")
-    lines += ["", "Options: --version, --debug (show the traceback of an error), VERB --help", "", "Exit statuses:"]
+    lines += [
+        "",
+        "Options: --version, --debug (show the traceback of an error), VERB --help",
+        "",
+        "Exit statuses:",
+    ]
     lines += [f"  {number}  {meaning}" for number, meaning in EXIT_STATUSES]
     return "\n".join(lines)
 

@@ -46,7 +46,11 @@ LAB_PACKAGES = ("gguf", "httpx", "numpy", "psutil")
 VERBS = {
     verb.name: verb
     for verb in (
-        Verb("triage", "analyzers.cli.verbs.triage:app", "say what happened, from cores, logs, journals, traces"),
+        Verb(
+            "triage",
+            "analyzers.cli.verbs.triage:app",
+            "say what happened, from cores, logs, journals, traces",
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

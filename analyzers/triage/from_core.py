@@ -27,6 +27,7 @@ def core_material(
     path: Path, name: str, exe: Path | None, next_id: NextId, redactor: Redactor | None
 ) -> Material:
     """Everything a core says on the quick rungs. Raises UserError when it is no readable core."""
+    path, exe = path.absolute(), exe.absolute() if exe else None  # stack tools run in another folder
     core = read_core(path, name)
     unwound = unwind(core, exe)
     loop = loop_state(core, unwound.stacks)

@@ -14,10 +14,9 @@ from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import KernelFact, fact_of
 from analyzers.contracts.report import Gap, Process
 from analyzers.triage.build import Group
-from analyzers.triage.lives import one_life
+from analyzers.triage.faults import FATAL_SHAPES, one_fault
+from analyzers.triage.lives import Life, one_life
 from analyzers.triage.material import Material
-
-FATAL_SHAPES = ("segfault", "gpf", "invalid-opcode", "divide-error")
 
 
 @dataclass
@@ -27,6 +26,7 @@ class _Open:
     evidence: list[Evidence] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     process: Process = field(default_factory=Process)
+    lives: list[Life] = field(default_factory=list)
 
     def takes(self, item: Evidence) -> bool:
         """True when this incident's process and the evidence's do not contradict each other."""
@@ -40,8 +40,10 @@ class _Open:
 def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     """The incidents in the order of their anchors, and the gaps that belong to none."""
     anchors = [material for material in materials if material.anchor]
-    opened = [_from_anchor(material) for material in anchors] or [_Open()]
     loose: list[Gap] = []
+    if not anchors:
+        materials, loose = one_fault(materials)
+    opened = [_from_anchor(material) for material in anchors] or [_Open()]
     for material in (m for m in materials if not m.anchor):
         loose += material.gaps
         _spread(material, opened, loose)
@@ -60,6 +62,8 @@ def _from_anchor(material: Material) -> _Open:
 
 
 def _spread(material: Material, opened: list[_Open], loose: list[Gap]) -> None:
+    for incident in opened:
+        incident.lives += material.lives
     homeless = 0
     for item in material.evidence:
         homes = [incident for incident in opened if incident.takes(item)]
@@ -81,5 +85,7 @@ def _spread(material: Material, opened: list[_Open], loose: list[Gap]) -> None:
 
 
 def _closed(item: _Open) -> Group:
-    kept, gaps = one_life(item.evidence)
+    own = {evidence.id for evidence in item.evidence}
+    lives = [life for life in item.lives if life.ids & own]
+    kept, gaps = one_life(item.evidence, lives)
     return Group(tuple(kept), (*item.gaps, *gaps), item.process)

@@ -14,7 +14,6 @@ from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, KernelFact,
 from analyzers.contracts.report import Gap
 
 STOPS = ("stopping", "cleaning-up")
-LIFE_KINDS = (LogFact.KIND, AbortFact.KIND)
 CLOCKS = ("mono", "wall")
 
 
@@ -27,6 +26,10 @@ class Life:
     @property
     def ids(self) -> frozenset[str]:
         return frozenset(item.id for item in self.items)
+
+    @property
+    def pid(self) -> int | None:
+        return next((item.incarnation.pid for item in self.items if item.incarnation.pid is not None), None)
 
     @property
     def aborted(self) -> bool:
@@ -42,10 +45,9 @@ class Life:
         return next((stamp for stamp in stamps if stamp is not None), None)
 
 
-def one_life(evidence: Sequence[Evidence]) -> tuple[list[Evidence], list[Gap]]:
+def one_life(evidence: Sequence[Evidence], lives: Sequence[Life]) -> tuple[list[Evidence], list[Gap]]:
     """The evidence without the other lives' log lines, and a gap that says which life was read."""
     items = list(evidence)
-    lives = _lives(items)
     if len(lives) < 2:
         return items, []
     index, why = _dying(lives, items)
@@ -59,28 +61,11 @@ def one_life(evidence: Sequence[Evidence]) -> tuple[list[Evidence], list[Gap]]:
     return kept, [gap]
 
 
-def _lives(items: Sequence[Evidence]) -> list[Life]:
-    lives: list[list[Evidence]] = []
-    current: object = None
-    for item in (item for item in items if item.kind in LIFE_KINDS):
-        fact = fact_of(item, LogFact)
-        pid = item.incarnation.pid
-        fresh = fact is not None and fact.event == "init" and _had(lives)
-        moved = pid is not None and current is not None and pid != current
-        if not lives or fresh or moved:
-            lives.append([])
-        current = pid if pid is not None else current
-        lives[-1].append(item)
-    return [Life(tuple(life)) for life in lives]
-
-
-def _had(lives: list[list[Evidence]]) -> bool:
-    """The life at hand already initialised: a second init line begins another one."""
-    facts = (fact_of(item, LogFact) for item in (lives[-1] if lives else ()))
-    return any(fact is not None for fact in facts)
-
-
 def _dying(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[int, str]:
+    dead = next((e.incarnation.pid for e in _deaths(items) if e.incarnation.pid is not None), None)
+    named = [i for i, life in enumerate(lives) if dead is not None and life.pid == dead]
+    if named:
+        return named[-1], f"the one of PID {dead}"
     for clock in CLOCKS:
         died = _death_time(items, clock)
         began = [life.began(clock) for life in lives]

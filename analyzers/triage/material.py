@@ -9,6 +9,7 @@ from pathlib import Path
 
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Gap, Host, InputFile, Process
+from analyzers.triage.lives import Life
 
 
 def numbering() -> Callable[[], str]:
@@ -37,5 +38,6 @@ class Material:
     inputs: tuple[InputFile, ...] = ()
     secrets: tuple[str, ...] = ()
     anchor: bool = False
+    lives: tuple[Life, ...] = ()
     tids: frozenset[int] = frozenset()
     core: CoreWork | None = None

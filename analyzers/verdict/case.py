@@ -84,8 +84,8 @@ class Case:
     @property
     def loop(self) -> Seen[LoopFact] | None:
         """The best statement about the queue loop: the queue's own memory outranks frames."""
-        known = [seen for seen in self.loops if seen.fact.phase != "unknown"]
-        return max(known, key=lambda seen: ("flags" in seen.fact.how, len(seen.fact.how)), default=None)
+        telling = [s for s in self.loops if s.fact.phase != "unknown" or s.fact.sleeping is not None]
+        return max(telling, key=lambda seen: ("flags" in seen.fact.how, len(seen.fact.how)), default=None)
 
     @property
     def overflowed(self) -> bool:

@@ -270,7 +270,7 @@ def undetermined(case: Case, ending: Ending, story: SleepStory) -> Finding:
 
 def _phase(case: Case, story: SleepStory) -> str:
     loop = case.loop
-    if loop is not None:
+    if loop is not None and loop.fact.phase != "unknown":
         return "awake" if loop.fact.phase == "just-woken" else loop.fact.phase
     return story.phase
 

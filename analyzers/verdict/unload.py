@@ -109,7 +109,7 @@ def unload_under_reader(case: Case, ending: Ending, story: SleepStory) -> Findin
     if how is None:
         return None
     loop = case.loop.fact if case.loop else None
-    phase = loop.phase if loop is not None and loop.phase in GONE else "asleep"
+    phase = loop.phase if loop is not None and how == "core" else "asleep"
     phase = "first-request-after-wake" if how in ("just-woken", "late") else phase
     return Finding(
         "SEGV-UAF-SLEEP",
@@ -168,6 +168,7 @@ _LOOP_SENTENCES = {
     "unloading": "the queue loop is freeing the model in the same core",
     "asleep": "the queue loop is asleep in the same core: the model is already freed",
     "waking": "the queue loop is loading the model again in the same core",
+    "unknown": "the queue's own memory says that the model is being unloaded, is gone or is loaded again",
     "just-woken": "the queue loop has just woken and this process's log shows the sleep before",
     "log": "the last line of this process's log is that it goes to sleep; no wake follows",
     "late": "the log shows a sleep and a wake just before; a reader that began earlier fits, and so does "

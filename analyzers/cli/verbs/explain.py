@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +23,16 @@ PLURALS = {
     "confidence": "Confidences",
     "state": "States",
 }
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def run(
+    topic: Annotated[str | None, typer.Argument(help="an id such as D1, SEGV-UAF-SLEEP, asleep")] = None,
+) -> int:
+    """What a defect, class, phase, cause, confidence or state means; without an id, the list of all."""
+    return explain(topic, Console(highlight=False))
 
 
 def explain(topic: str | None, console: Console) -> int:

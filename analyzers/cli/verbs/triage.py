@@ -21,11 +21,17 @@ def run(
         list[Path],
         typer.Argument(help="cores, server logs, journal exports or JSON, kernel lines, traces, bundles"),
     ],
-    exe: Annotated[Path | None, typer.Option(help="the executable of the core, when it is not where it was")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print the report as JSON (llama-blackbox/report/1)")] = False,
+    exe: Annotated[
+        Path | None, typer.Option(help="the executable of the core, when it is not where it was")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="print the report as JSON (llama-blackbox/report/1)")
+    ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown for a bug report")] = False,
     html: Annotated[Path | None, typer.Option(help="write a self-contained page to this file")] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="leave out what follows the verdict: hash and gdb")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="leave out what follows the verdict: hash and gdb")
+    ] = False,
     include_private: Annotated[
         bool, typer.Option("--include-private", help="do not redact prompts, keys and paths")
     ] = False,

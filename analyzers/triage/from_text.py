@@ -1,0 +1,81 @@
+"""A text into evidence: server log, kernel lines, supervisor lines, journal entries, pasted traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.facts import StackFact, to_evidence
+from analyzers.contracts.report import Gap
+from analyzers.logs.journal import read_export, read_json
+from analyzers.logs.reading import Reading
+from analyzers.logs.scan import read_text
+from analyzers.stacks.pasted import looks_like_trace, parse_pasted
+from analyzers.triage.from_core import describe_stack
+from analyzers.triage.lives import Life
+from analyzers.triage.material import Material
+
+NextId = Callable[[], str]
+TRACE_BYTES = 8 << 20  # a self-printed trace of hundreds of threads has well under 1 MB
+JOURNAL_READERS = {"journal-export": read_export, "journal-json": read_json}
+
+
+def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material:
+    """What one text says. Raises UserError when it cannot be read."""
+    reader = JOURNAL_READERS.get(kind)
+    if reader is None:
+        reading = read_text(path, name)
+        stacks = _traces(path, name, next_id)
+    else:
+        with path.open("rb") as stream:
+            reading = reader(stream, name)
+        stacks = []
+    numbered = {item.id: item.model_copy(update={"id": next_id()}) for item in reading.evidence}
+    return Material(
+        evidence=(*numbered.values(), *stacks),
+        gaps=(*reading.gaps, *_nothing(reading, stacks, name)),
+        lives=tuple(Life(tuple(_own(life.evidence, numbered))) for life in reading.lives),
+    )
+
+
+def _own(items: Iterable[Evidence], numbered: dict[str, Evidence]) -> list[Evidence]:
+    return [numbered[item.id] for item in items if item.id in numbered]
+
+
+def _traces(path: Path, name: str, next_id: NextId) -> list[Evidence]:
+    """Stacks that stand in the text's end; a client can hardly forge one, but a person can paste anything."""
+    text = _tail(path)
+    if not looks_like_trace(text):
+        return []
+    return [_as_evidence(stack, name, next_id) for stack in parse_pasted(text.decode("utf-8", "replace"))]
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - TRACE_BYTES))
+        return file.read(TRACE_BYTES)
+
+
+def _as_evidence(stack: StackFact, name: str, next_id: NextId) -> Evidence:
+    return to_evidence(
+        stack,
+        id=next_id(),
+        source=f"{name}: {stack.rung} trace" + (f" of thread {stack.tid}" if stack.tid else ""),
+        text=describe_stack(stack),
+        trust=Trust.SERVER,
+        incarnation=Incarnation(),
+    )
+
+
+def _nothing(reading: Reading, stacks: list[Evidence], name: str) -> list[Gap]:
+    if reading.evidence or stacks:
+        return []
+    return [
+        Gap(
+            what=f"anything telling in {name}",
+            why=f"none of its {reading.lines:,} lines is one that llama-server, the kernel or a supervisor writes",
+            command="give the server's own log, for example: journalctl -u UNIT -o export > server.export",
+        )
+    ]

@@ -219,7 +219,7 @@ def dripping(port: int) -> Iterator[None]:
 
 
 def test_innocent_clients_of_a_sleeping_server_are_not_reported(python: Path, model: Path) -> None:
-    # GIVEN a sleeping server: a silent client, an answered one, a half-closed one, a stalled and a slow upload
+    # GIVEN a sleeping server: a silent client, an answered one, one half closed, a stalled and a slow upload
     with ReferenceServer() as reference, ExitStack() as clients:
         server = reference.start(ServerSpec(model=model, python=python, idle_seconds=1))
         assert server.wait_until(asleep_by_props, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import socket
@@ -223,8 +224,15 @@ def settled(pid: int) -> bool:
 
 
 def test_a_mere_look_and_an_unknown_machine_are_no_wait() -> None:
+    # GIVEN the memory of a poll on descriptors 7 and 9
+    rows = (ctypes.c_int * 4)(7, 1, 9, 1)
+    address = ctypes.addressof(rows)
+
+    # WHEN / THEN
     with Process(os.getpid()) as mine:
-        assert list(waited_for("poll", [0, 1, 0], mine)) == []
+        assert list(waited_for("poll", [address, 2, 1000], mine)) == [7, 9]
+        assert list(waited_for("ppoll", [address, 1, 0], mine)) == [7]
+        assert list(waited_for("poll", [address, 2, 0], mine)) == []
         assert list(waited_for("poll", [8, 1, 1000], mine)) == []  # unreadable memory
         assert list(waited_for(None, [1, 2, 3], mine)) == []
     assert sockets_being_read(os.getpid(), machine="vax") is None

@@ -104,14 +104,16 @@ class Page:
 
     def heading(self, title: str) -> None:
         self.line()
-        self.line(self.look.text(title, "heading"))
+        self.hang("", self.look.text(title, "heading"), indent=0)
 
     def hang(self, mark: Text | str, *parts: Text, indent: int = 2) -> None:
         """A paragraph behind ``mark``; following lines stand under its first word."""
         mark = self.look.text(mark) if isinstance(mark, str) else mark
-        lead = Text(" " * indent) + mark + Text(" " if mark.plain else "")
-        room = max(8, self.look.width - lead.cell_len)
-        lines = Text().join(parts).wrap(self.console, room)
+        gap = Text(" " if mark.plain else "")
+        if mark.cell_len > self.look.width // 2:  # no room to hang from: the mark becomes the first words
+            mark, gap, parts = Text(), Text(), (mark, gap, *parts)
+        lead = Text(" " * indent) + mark + gap
+        lines = Text().join(parts).wrap(self.console, self.look.width - lead.cell_len)
         for number, line in enumerate(lines or [Text()]):
             line.rstrip()
             self.line((lead if number == 0 else Text(" " * lead.cell_len)) + line)

@@ -11,8 +11,11 @@ from analyzers.render import frames, words
 from analyzers.render.moments import clock_text, tell
 from analyzers.render.safe import impersonal
 
-SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|~@:])")
-MENTION = re.compile(r"[@#]")
+SPECIAL = re.compile(r"[\\`*_\[\]|~$]|^[-+=](?=[-+=\s]|$)|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
+# What a tracker links by itself, after Markdown is done: mentions, issue numbers, bare addresses. An
+# empty comment behind the first character keeps each from being recognised, and shows nothing.
+LINKED = re.compile(r"@|&#35;|(?<=:)(?=//)|\bwww(?=\.)|\bGH(?=-\d)")
+APART = "<!-- -->"
 FENCE = 3  # back-ticks at least; a block whose text holds more gets a longer fence
 MAX_EVIDENCE = 40
 MAX_MOMENTS = 60
@@ -36,14 +39,13 @@ def render_markdown(report: Report) -> str:
 
 def prose(text: object) -> str:
     """Text that Markdown and HTML read as nothing but text; no mention or issue link either."""
-    shown = impersonal(text)
-    return "".join(_inert(character) for character in shown)
+    return SPECIAL.sub(lambda found: f"\\{found[0]}", _inert(text))
 
 
-def _inert(character: str) -> str:
-    if character in "<>&\"'@#":
-        return f"&#{ord(character)};"
-    return f"\\{character}" if SPECIAL.match(character) and character not in ".-:()!+{}" else character
+def _inert(text: object) -> str:
+    """Text inside one of our HTML tags, where Markdown is not read."""
+    shown = escape(impersonal(text), quote=False).replace("#", "&#35;")
+    return LINKED.sub(lambda found: f"{found[0]}{APART}", shown)
 
 
 def code(text: object) -> str:
@@ -119,7 +121,7 @@ def _frames(thread: Thread) -> Iterator[str]:
 
 def _details(title: str, lines: list[str], *, opened: bool) -> str:
     state = " open" if opened else ""
-    summary = escape(impersonal(title), quote=True)
+    summary = SPECIAL.sub(lambda found: f"&#{ord(found[0])};", _inert(title))
     return f"<details{state}><summary>{summary}</summary>\n\n{fenced(lines)}\n\n</details>"
 
 

@@ -39,6 +39,11 @@ KINDS = {
     "stopping": "stop",
     "cleaning-up": "stop",
 }
+OPENS = {"enter-sleep": "asleep", "loading": "loading"}
+CLOSES = {
+    "asleep": {"exit-sleep", "restart-in-place"},
+    "loading": {"loaded", "load-failed", "listening"},
+}
 KIND_WORDS = {
     "fault": "fault",
     "sleep": "falls asleep",
@@ -49,7 +54,7 @@ KIND_WORDS = {
     "stop": "stop asked for",
     "other": "other",
 }
-MICRO, MILLI, MINUTE, HOUR, DAY = 1e-6, 1e-3, 60.0, 3600.0, 86400.0
+MICRO, MILLI, HOUR, DAY = 1e-6, 1e-3, 3600.0, 86400.0
 LONG_ELAPSED = 100.0  # seconds from which h:mm:ss reads better than a plain count
 EARLIEST = datetime(1970, 1, 1, tzinfo=timezone.utc)
 CLOCKS = {
@@ -112,9 +117,7 @@ class Story:
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
-        asleep = _spans(self.moments, "asleep", {"enter-sleep"}, {"exit-sleep", "restart-in-place"})
-        loading = _spans(self.moments, "loading", {"loading"}, {"loaded", "load-failed", "listening"})
-        return tuple(sorted([*asleep, *loading], key=lambda span: span.start))
+        return tuple(_spans(self.moments))
 
 
 def tell(report: Report) -> Story:
@@ -128,18 +131,20 @@ def tell(report: Report) -> Story:
     return Story(clock, moments, tuple(others))
 
 
-def _spans(moments: Sequence[Moment], kind: str, opens: set[str], closes: set[str]) -> list[Span]:
+def _spans(moments: Sequence[Moment]) -> list[Span]:
+    """Stretches of sleep and loading, never two at once: a lost line must not leave one open for ever."""
     found: list[Span] = []
-    since: float | None = None
+    state, since = "", 0.0
     for moment in moments:
         event = moment.item.event
-        if event in opens and since is None:
-            since = moment.at
-        elif since is not None and (event in closes or _ends(moment)):
-            found.append(Span(since, moment.at, kind, cut=event not in closes))
-            since = None
-    if since is not None and moments[-1].at > since:
-        found.append(Span(since, moments[-1].at, kind, cut=True))
+        opened = OPENS.get(event, "")
+        if state and (opened not in {"", state} or event in CLOSES[state] or _ends(moment)):
+            found.append(Span(since, moment.at, state, cut=_ends(moment)))
+            state = ""
+        if opened and not state:
+            state, since = opened, moment.at
+    if state and moments[-1].at > since:
+        found.append(Span(since, moments[-1].at, state, cut=True))
     return found
 
 
@@ -152,15 +157,16 @@ def duration(seconds: float) -> str:
     """A length of time in the unit a reader would use."""
     if seconds < MILLI:
         return f"{seconds / MICRO:.0f} µs"
-    if seconds < 1:
+    if seconds < 0.9995:  # what would round up to the next unit is said in it
         return f"{seconds / MILLI:.3g} ms" if seconds < 0.1 else f"{seconds / MILLI:.0f} ms"
-    if seconds < MINUTE:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    if seconds < HOUR:
-        return f"{int(seconds // MINUTE)} min {int(seconds % MINUTE)} s"
-    if seconds < DAY:
-        return f"{int(seconds // HOUR)} h {int(seconds % HOUR // MINUTE)} min"
-    return f"{int(seconds // DAY)} d {int(seconds % DAY // HOUR)} h"
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    whole = round(seconds)
+    if whole < HOUR:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < DAY:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
 def clock_text(at: float, clock: str) -> str:
@@ -180,7 +186,7 @@ def short_clock(at: float, clock: str) -> str:
     if abs(at) < LONG_ELAPSED or clock == "mono":
         return f"{at:.3f} s"
     hours, rest = divmod(at, HOUR)
-    minutes, seconds = divmod(rest, MINUTE)
+    minutes, seconds = divmod(rest, 60.0)
     return f"{int(hours)}:{int(minutes):02d}:{seconds:06.3f}"
 
 

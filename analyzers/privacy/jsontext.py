@@ -54,6 +54,11 @@ def value_end(text: str, start: int, level: int, limit: int) -> End:
     return End(limit, False)
 
 
+def has_private_key(text: str) -> bool:
+    """True when a private JSON key stands in ``text``: its value may go on for many lines."""
+    return _KEY.search(text) is not None
+
+
 def redact_json_values(text: str) -> str:
     """Put the marker in place of what stands under a private or secret key; all else stays byte for byte."""
     if '"' not in text:

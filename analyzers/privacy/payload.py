@@ -64,6 +64,12 @@ _KEYED = re.compile(
 )
 
 
+def has_phrase(text: str) -> bool:
+    """True when a phrase or a private key block stands in ``text``: what it begins may take many lines."""
+    near = spans(text, _NEEDLES)
+    return "PRIVATE KEY" in text or any(_PHRASE.search(text, start, end) for start, end in near)
+
+
 def redact_payloads(text: str) -> str:
     """Take out what the phrases introduce; the phrase itself, and the record around it, stay readable."""
     text = _redact_phrases(text)

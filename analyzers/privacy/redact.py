@@ -25,7 +25,7 @@ from analyzers.privacy.arguments import (
     secrets_in_args,
     secrets_in_env,
 )
-from analyzers.privacy.lines import blocks
+from analyzers.privacy.blocks import blocks
 from analyzers.privacy.patterns import ASCII_MARKER, MARKER
 from analyzers.privacy.secrets import pattern_of, usable
 from analyzers.privacy.text import ascii_safe, clean_text

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from analyzers.privacy.blocks import blocks
 from analyzers.privacy.jsontext import redact_json_values
-from analyzers.privacy.lines import blocks, record_end
+from analyzers.privacy.lines import record_end
 from analyzers.privacy.near import lower_of, sub_near
 from analyzers.privacy.network import redact_network
 from analyzers.privacy.patterns import ASCII_MARKER, MARKER, RULES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from analyzers.catalogue.loader import load_catalogue
 from analyzers.contracts.evidence import Evidence
@@ -22,6 +22,7 @@ from analyzers.contracts.report import (
     Verdict,
 )
 from analyzers.signature.keys import sign
+from analyzers.triage.loops import with_loop
 from analyzers.triage.threads import thread_views
 from analyzers.triage.timeline import timeline_of
 from analyzers.verdict.case import Case, build_case
@@ -55,6 +56,7 @@ class Judged:
 
 def judge(group: Group) -> Judged:
     """Run the rules and name the incident."""
+    group = replace(group, evidence=with_loop(group.evidence))
     case = build_case(group.evidence)
     notes: list[str] = []
     finding = decide(case, notes)

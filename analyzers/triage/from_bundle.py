@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
-from analyzers.bundle.read import OpenBundle, open_bundle
+from analyzers.bundle.read import OpenBundle, OpenFile, open_bundle
 from analyzers.contracts.evidence import Evidence
-from analyzers.contracts.report import InputFile, Process
+from analyzers.contracts.report import Gap, InputFile, Process
+from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
 from analyzers.triage.from_core import core_material
 from analyzers.triage.from_text import text_material
@@ -24,28 +24,26 @@ def bundle_materials(
 ) -> list[Material]:
     """Every part of a bundle. Raises UserError when the bundle itself cannot be used."""
     bundle = stack.enter_context(open_bundle(path))
-    recorded = _recorded(bundle, next_id)
-    known = _process(bundle)
     first = Material(
-        evidence=recorded,
+        evidence=_recorded(bundle, next_id),
         gaps=tuple(bundle.gaps),
-        process=known,
+        process=bundle.manifest.process or Process(),
         host=bundle.manifest.host,
         inputs=tuple(listed),
     )
-    return [first, *(_file(bundle.folder / name, name, exe, next_id) for name in bundle.names)]
+    return [first, *(_file(file, exe, next_id) for file in bundle.files)]
 
 
 def _recorded(bundle: OpenBundle, next_id: NextId) -> tuple[Evidence, ...]:
     return tuple(item.model_copy(update={"id": next_id()}) for item in bundle.evidence)
 
 
-def _process(bundle: OpenBundle) -> Process:
-    return bundle.manifest.process or Process()
-
-
-def _file(path: Path, name: str, exe: Path | None, next_id: NextId) -> Material:
-    kind = sniff(path)
-    if kind == "core":
-        return core_material(path, name, exe, next_id, Redactor())
-    return replace(text_material(path, name, kind, next_id))
+def _file(file: OpenFile, exe: Path | None, next_id: NextId) -> Material:
+    """A file that cannot be used is a gap: the rest of the bundle still counts."""
+    try:
+        kind = sniff(file.path)
+        if kind == "core":
+            return core_material(file.path, file.name, exe, next_id, Redactor())
+        return text_material(file.path, file.name, kind, next_id)
+    except UserError as problem:
+        return Material(gaps=(Gap(what=file.name, why=problem.what, command=problem.remedy),))

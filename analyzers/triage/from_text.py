@@ -11,10 +11,11 @@ from analyzers.contracts.report import Gap
 from analyzers.logs.journal import read_export, read_json
 from analyzers.logs.reading import Reading
 from analyzers.logs.scan import read_text
-from analyzers.stacks.pasted import looks_like_trace, parse_pasted
+from analyzers.stacks.pasted import parse_pasted
 from analyzers.triage.from_core import describe_stack
 from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
+from analyzers.triage.traces import looks_like_trace
 
 NextId = Callable[[], str]
 TRACE_BYTES = 8 << 20  # a self-printed trace of hundreds of threads has well under 1 MB

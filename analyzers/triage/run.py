@@ -13,7 +13,6 @@ from analyzers.core.packed import opened
 from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
 from analyzers.triage.build import Judged, judge, report_of
-from analyzers.triage.from_bundle import bundle_materials
 from analyzers.triage.from_core import core_material
 from analyzers.triage.from_text import text_material
 from analyzers.triage.group import group
@@ -86,6 +85,8 @@ def read_input(path: Path, options: Options, next_id: Callable[[], str], stack: 
         redactor = Redactor() if not options.include_private else None
         return [replace(core_material(plain, name, options.exe, next_id, redactor), inputs=listed)]
     if kind == "bundle":
+        from analyzers.triage.from_bundle import bundle_materials  # tar and hashing: not for every start
+
         return bundle_materials(path, listed, options.exe, next_id, stack)
     return [replace(text_material(path, name, kind, next_id), inputs=listed)]
 

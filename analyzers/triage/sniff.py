@@ -11,7 +11,7 @@ import zstandard
 
 from analyzers.errors import UserError
 from analyzers.logs import looks
-from analyzers.stacks.pasted import looks_like_trace
+from analyzers.triage.traces import looks_like_trace
 
 HEAD = 64 << 10
 ELF = b"\x7fELF"

@@ -10,6 +10,7 @@ from collector.lab.faults.prompts import (
     foreign_tokenize,
     long_completion,
     long_tokenize,
+    touch,
 )
 from collector.lab.faults.provoked import (
     ANSWERED,
@@ -82,24 +83,39 @@ def provoke(stage: Stage, shape: Shape = COMPLETION, *, tries: int = TRIES) -> P
 
 
 def attempt(stage: Stage, shape: Shape) -> Provoked:
-    """One try. The same request is sent awake first: only against that can an answer be called wrong."""
+    """One try. Only against the awake answer to the same request can an answer be called wrong: an
+    unpoisoned shape, which may well be answered, sends it first; a poisoned one only when needed."""
     idle = GDB_IDLE_SECONDS if stage.under_gdb else IDLE_SECONDS
     server = stage.start(idle_seconds=idle, poisoned=shape.poisoned)
-    baseline = server.send(shape.request)
+    baseline = None if shape.poisoned else server.send(shape.request)
     pinned = pin(server, shape.request, shape.offset)
+    answer = _watch(server, pinned)
+    if baseline is None and answer is not None and answer.status is not None:
+        server.send(touch())
+        baseline = server.send(shape.request)
+    outcome = classify(server.finished, answer, baseline)
+    return closed(
+        shape.name,
+        _expected(shape, outcome),
+        server,
+        outcome,
+        happened=outcome == shape.wanted,
+        answers=tuple(each for each in (baseline, answer) if each is not None),
+        notes=_notes(server, pinned, answer),
+    )
+
+
+def _watch(server: RunningServer, pinned: Pinned) -> Answer | None:
+    """Wait for the answer or the end; a broken connection announces an end."""
     server.wait_until(lambda each: each.finished or not pinned.pending.waiting, PATIENCE)
     answer = pinned.pending.answer
     if server.finished or (answer is not None and answer.status is None):
         server.wait_until(exited, DEATH_DEADLINE)
-    outcome = classify(server.finished, answer, baseline)
-    expected = _expected(shape, outcome)
-    notes = _notes(server, pinned, answer)
-    answers = (baseline,) if answer is None else (baseline, answer)
-    happened = outcome == shape.wanted
-    return closed(shape.name, expected, server, outcome, happened=happened, answers=answers, notes=notes)
+        answer = pinned.pending.wait(PATIENCE)
+    return answer
 
 
-def classify(ended: bool, answer: Answer | None, baseline: Answer) -> str:
+def classify(ended: bool, answer: Answer | None, baseline: Answer | None) -> str:
     """What became of a pinned request, from the process, its answer and the awake answer."""
     if ended:
         return CRASH
@@ -107,7 +123,8 @@ def classify(ended: bool, answer: Answer | None, baseline: Answer) -> str:
         return HANG
     if EMPTY_VOCABULARY in answer.body or answer.status >= 500:
         return ERROR
-    return ANSWERED if telling(answer) == telling(baseline) else WRONG
+    right = baseline is not None and telling(answer) == telling(baseline)
+    return ANSWERED if right else WRONG
 
 
 def telling(answer: Answer) -> tuple[int | None, object]:

@@ -15,6 +15,8 @@ RECORD = 8192
 RECORDS_LIMIT = 100_000
 # The ring's stamps come from the scheduler's clock, which drifts a little from CLOCK_MONOTONIC.
 CLOCK_SLACK = 0.5
+# show_signal_msg() of the kernel is behind printk's rate limit, ten lines in five seconds for all.
+NO_LINE = "the kernel printed no line for this process: not every signal has one, and they are rate-limited"
 _NAMED = re.compile(r"(?P<name>\S.{0,15}?)\[(?P<tid>\d+)\](?::| trap| general protection)")
 
 
@@ -58,7 +60,7 @@ def kernel_lines(since: float, tids: Iterable[int], ring: Path = KMSG) -> Kernel
         ]
     finally:
         os.close(descriptor)
-    return KernelLines(tuple(found), None if found else "the kernel printed no line for this process")
+    return KernelLines(tuple(found), None if found else NO_LINE)
 
 
 def tid_in(text: str) -> int | None:

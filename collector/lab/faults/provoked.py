@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,8 @@ CRASH, ERROR, WRONG, HANG, ANSWERED, STOPPED, HEALTHY = (
     "stopped",
     "healthy",
 )
+# Those of signal(7) whose default action writes a core and that a fault or an abort raises.
+CORE_SIGNALS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS)
 # After a connection broke, the process may still be writing its core; 110 MB take under a second, and a
 # server that prints its own backtrace waits for a debugger that reads its symbols first.
 DEATH_DEADLINE = 60.0
@@ -105,7 +108,7 @@ def closed(
     """Collect what a finished experiment left behind, then take its server down."""
     ending = server.ending
     died = ending is not None and ending.signal is not None
-    core = server.core() if died else CoreSearch(None, "the server did not die of a signal")
+    core = _core(server, ending)
     kernel = kernel_lines(server.started_mono, server.tids) if died else KernelLines()
     server.take_down()
     gdb = ("started under gdb: the kernel writes no line for a debugged process",) if server.under_gdb else ()
@@ -122,3 +125,11 @@ def closed(
         notes=(*notes, *gdb),
         model_state=model_state,
     )
+
+
+def _core(server: RunningServer, ending: Ending | None) -> CoreSearch:
+    if ending is None or ending.signal is None:
+        return CoreSearch(None, "the server did not die of a signal")
+    if ending.signal not in CORE_SIGNALS:
+        return CoreSearch(None, f"{signal.Signals(ending.signal).name} leaves no core")
+    return server.core()

@@ -128,6 +128,11 @@ def ordered(threads: Sequence[Thread]) -> list[Thread]:
     )
 
 
+def is_telling(thread: Thread) -> bool:
+    """True for what a reader wants first: the thread that died, the loop, any with telling frames."""
+    return thread.crashed or thread.role == "queue-loop" or any(frame.telling for frame in thread.frames)
+
+
 def title(thread: Thread) -> str:
     """Which thread this is, and by which rung of the ladder it was read."""
     what = "Crashed thread" if thread.crashed else "Queue loop" if thread.role == "queue-loop" else "Thread"

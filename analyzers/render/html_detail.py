@@ -81,7 +81,7 @@ def evidence(report: Report) -> str:
             trust_badge(item.trust.value),
             f'<span class="mono">{markup(item.text)}</span>',
             markup(item.source),
-            markup(words.evidence_time(item)),
+            f'<span class="nowrap">{markup(words.evidence_time(item))}</span>',
         ]
         for item in items
     ]
@@ -104,7 +104,7 @@ def threads(report: Report) -> str:
 
 
 def _thread(thread: Thread) -> str:
-    opened = " open" if thread.crashed or thread.role == "queue-loop" else ""
+    opened = " open" if frames.is_telling(thread) else ""
     items = "".join(_row(row) for row in frames.rows(thread)) or "<li>no frames</li>"
     name = f' <span class="quiet">{markup(thread.name)}</span>' if thread.name else ""
     return (

@@ -95,7 +95,7 @@ def _threads(report: Report) -> Iterator[str]:
     if not threads:
         return
     yield "### Stacks"
-    telling = [t for t in threads if t.crashed or t.role == "queue-loop"]
+    telling = [thread for thread in threads if frames.is_telling(thread)]
     for thread in telling:
         yield _thread(thread, opened=thread.crashed)
     others = [thread for thread in threads if thread not in telling][:MAX_THREADS]

@@ -33,12 +33,15 @@ KINDS = {
     "kernel": "fault",
     "core": "fault",
     "abort": "fault",
-    "exit": "fault",
+    "gpu-fault": "fault",
+    "oom-kill": "fault",
     "stranded": "fault",
     "hang": "fault",
+    "unanswered": "fault",
     "stopping": "stop",
     "cleaning-up": "stop",
 }
+LIVING = {"stranded", "hang", "unanswered", "load-failed", "gpu-fault"}  # faults a process can outlive
 OPENS = {"enter-sleep": "asleep", "loading": "loading"}
 CLOSES = {
     "asleep": {"exit-sleep", "restart-in-place"},
@@ -51,9 +54,10 @@ KIND_WORDS = {
     "load": "start-up or load",
     "request": "request",
     "probe": "probe",
-    "stop": "stop asked for",
+    "stop": "stop or end",
     "other": "other",
 }
+BENIGN = {"NO-FAULT", "NOT-A-HANG", "SHUTDOWN-ABORT"}  # classes that ask nobody to act
 MICRO, MILLI, HOUR, DAY = 1e-6, 1e-3, 3600.0, 86400.0
 LONG_ELAPSED = 100.0  # seconds from which h:mm:ss reads better than a plain count
 EARLIEST = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -126,9 +130,16 @@ def tell(report: Report) -> Story:
     clocks = Counter(item.clock for item in items)
     clock = clocks.most_common(1)[0][0] if clocks else "elapsed"
     mine = sorted((item for item in items if item.clock == clock), key=lambda item: item.at)
-    moments = tuple(Moment(item.at, KINDS.get(item.event, "other"), item) for item in mine)
+    faults = any(KINDS.get(item.event) == "fault" for item in mine)
+    ending = "stop" if faults or report.verdict.class_ in BENIGN else "fault"
+    moments = tuple(Moment(item.at, _kind(item.event, ending), item) for item in mine)
     others = [item for item in report.timeline if item.clock != clock or not math.isfinite(item.at)]
     return Story(clock, moments, tuple(others))
+
+
+def _kind(event: str, ending: str) -> str:
+    """Kind of an event; an exit is the fault only when nothing else is and the verdict is not benign."""
+    return ending if event == "exit" else KINDS.get(event, "other")
 
 
 def _spans(moments: Sequence[Moment]) -> list[Span]:
@@ -149,8 +160,8 @@ def _spans(moments: Sequence[Moment]) -> list[Span]:
 
 
 def _ends(moment: Moment) -> bool:
-    """A stranded or hung server lives on: only a death ends the state it was in."""
-    return moment.kind == "fault" and moment.item.event not in {"stranded", "hang"}
+    """True when the process was dead after it."""
+    return moment.item.event == "exit" or (moment.kind == "fault" and moment.item.event not in LIVING)
 
 
 def duration(seconds: float) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.box import ROUNDED
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from analyzers.contracts.report import Report
+from analyzers.contracts.report import Gap, Report
 from analyzers.render import words
 from analyzers.render.look import Look, Page
-from analyzers.render.terminal_detail import evidence, inputs, process, stacks, timeline
+from analyzers.render.terminal_detail import evidence, inputs, process, stack, stacks, timeline
 
 MAX_ITEMS = 50  # rows of one list; the JSON holds them all
 
@@ -29,10 +31,29 @@ def render_terminal(report: Report, console: Console) -> None:
     evidence(page, report)
     stacks(page, report)
     timeline(page, report)
-    gaps(page, report)
+    gaps(page, report.gaps)
     signature(page, report)
     process(page, report)
     inputs(page, report)
+
+
+def render_follow_up(report: Report, console: Console, before: Report | None = None) -> None:
+    """Print what was learnt after the verdict was out: gdb's frames, the inputs' hashes, new gaps.
+
+    ``before`` is the report that was printed; without it only gaps that speak of gdb count as new.
+    """
+    page = Page(console, Look.of(console))
+    for thread in report.threads:
+        if thread.rung == "gdb" and not (before and thread in before.threads):
+            stack(page, thread)
+    known = before.gaps if before else [gap for gap in report.gaps if "gdb" not in f"{gap.what} {gap.why}"]
+    gaps(page, [gap for gap in report.gaps if gap not in known], "Also missing")
+    hashed = [item for item in report.inputs if item.sha256]
+    if hashed:
+        page.heading("Hashes of the inputs")
+    for item in hashed:
+        page.hang(page.look.glyph("bullet"), page.look.text(item.name, "strong"))
+        page.copyable("sha256", item.sha256 or "")
 
 
 def incidents(page: Page, report: Report) -> None:
@@ -107,11 +128,10 @@ def reasons(page: Page, report: Report) -> None:
         page.hang(page.look.glyph("bullet"), page.look.text(reason))
 
 
-def gaps(page: Page, report: Report) -> None:
-    if not report.gaps:
-        return
-    page.heading("What is missing")
-    for gap in report.gaps[:MAX_ITEMS]:
+def gaps(page: Page, missing: Sequence[Gap], title: str = "What is missing") -> None:
+    if missing:
+        page.heading(title)
+    for gap in missing[:MAX_ITEMS]:
         page.hang(
             page.look.glyph("bullet"), page.look.text(gap.what, "strong"), page.look.text(f": {gap.why}")
         )

@@ -45,17 +45,21 @@ def _witness(page: Page, item: Evidence) -> None:
 
 
 def stacks(page: Page, report: Report) -> None:
-    shown = [t for t in frames.ordered(report.threads) if t.crashed or t.role == "queue-loop"]
+    shown = [thread for thread in frames.ordered(report.threads) if frames.is_telling(thread)]
     shown = (shown or frames.ordered(report.threads))[:MAX_SHOWN_THREADS]
     for thread in shown:
-        page.heading(frames.title(thread))
-        _frames(page, thread)
+        stack(page, thread)
     if any(frame.telling for thread in shown for frame in thread.frames):
         page.line()
         page.say(f"{page.look.glyph('telling')} marks the frames that decided the verdict", "quiet")
     rest = len(report.threads) - len(shown)
     if rest:
         page.say(f"{rest} other thread{'s' if rest > 1 else ''}: see --html or --json", "quiet")
+
+
+def stack(page: Page, thread: Thread) -> None:
+    page.heading(frames.title(thread))
+    _frames(page, thread)
 
 
 def _frames(page: Page, thread: Thread) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.registry import CAUSES, CLASSES, CONFIDENCES, PHASES, REPORT_SCHEMA
 from analyzers.contracts.report import Report, Verdict
-from analyzers.render.moments import clock_text
+from analyzers.render.moments import BENIGN, clock_text
 
 CONFIDENCE_WORDS = {
     "proven": "proven",
@@ -21,7 +21,6 @@ CONFIDENCE_WORDS = {
 }
 CONFIDENCE_STEPS = {"undetermined": 0, "weak": 1, "strong": 2, "proven": 3}
 MAX_STEPS = max(CONFIDENCE_STEPS.values())
-BENIGN = {"NO-FAULT", "NOT-A-HANG", "SHUTDOWN-ABORT"}
 TRUST_WORDS = {
     "kernel-set": ("kernel", "written by the kernel or read in the dead process"),
     "supervisor-set": ("supervisor", "written by systemd, docker or the journal"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
-from analyzers.contracts.report import Report
+from analyzers.contracts.report import Gap, Report
+from analyzers.render.terminal import render_follow_up
 
 Terminal = Callable[..., str]
 UNBREAKABLE = re.compile(r"^\s+(?:\$ |bug |site |sha256 )")  # kept whole, so that they can be copied
@@ -113,3 +116,23 @@ def test_a_benign_verdict_asks_for_nothing(sample: Callable[[str], Report], term
     text = terminal(sample("no_fault"))
     assert "NO ACTION NEEDED" in text
     assert re.search(r"What to do\n  Nothing\.", text)
+
+
+def test_follow_up_prints_only_what_is_new(sample: Callable[[str], Report]) -> None:
+    # GIVEN a report as printed, and the same with gdb's frames, a hash and one more gap
+    before = sample("d2_recursion")
+    gdb = before.threads[0].model_copy(update={"rung": "gdb"})
+    hashed = before.inputs[0].model_copy(update={"sha256": "ab" * 32})
+    gap = Gap(what="gdb's variables", why="cut off after 5 s")
+    after = before.model_copy(
+        update={"threads": [*before.threads, gdb], "inputs": [hashed, before.inputs[1]], "gaps": [gap]}
+    )
+    # WHEN the follow-up is printed THEN it holds those three and no second verdict
+    buffer = io.StringIO()
+    render_follow_up(after, Console(file=buffer, width=80), before)
+    text = buffer.getvalue()
+    assert "read by gdb" in text
+    assert "read by stride" not in text
+    assert "ab" * 32 in text
+    assert "gdb's variables: cut off after 5 s" in text
+    assert "FAULT FOUND" not in text

@@ -127,6 +127,28 @@ def test_a_stranded_server_stays_asleep_past_the_hang() -> None:
     assert story.death is None
 
 
+def test_an_exit_is_the_fault_only_when_nothing_else_is() -> None:
+    alone = tell(report_of((1, "enter-sleep"), (2, "exit")))
+    after = tell(report_of((1, "fault"), (2, "exit")))
+    assert [moment.kind for moment in alone.moments] == ["sleep", "fault"]
+    assert [moment.kind for moment in after.moments] == ["fault", "stop"]
+
+
+def test_a_clean_exit_ends_the_last_sleep_without_a_fault() -> None:
+    report = report_of((1, "enter-sleep"), (2, "exit"))
+    story = tell(report.model_copy(update={"verdict": Verdict.model_validate({"class": "NO-FAULT"})}))
+    assert story.fault is None
+    assert [(span.end, span.cut) for span in story.spans] == [(2, True)]
+
+
+def test_a_load_ends_a_sleep_whose_last_line_is_lost() -> None:
+    story = tell(report_of((1, "enter-sleep"), (5, "loading"), (6, "loaded")))
+    assert [(span.kind, span.start, span.end) for span in story.spans] == [
+        ("asleep", 1, 5),
+        ("loading", 5, 6),
+    ]
+
+
 def test_nothing_is_called_awake_without_evidence(sample: Callable[[str], Report]) -> None:
     # GIVEN one kernel line and no log THEN the picture claims no state
     picture = timeline_svg(sample("undetermined"))

@@ -135,5 +135,3 @@ def _process(core: Core, redactor: Redactor | None) -> Process:
         role="hosted" if server and server.endswith(".so") and ".abi3" in server else None,
         fault_address=f"{fact.fault_address:#x}" if fact.fault_address is not None else "unknown",
     )
-
-

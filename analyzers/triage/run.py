@@ -53,7 +53,9 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
     Unpacked copies live as long as ``stack``; ``finish`` needs them.
     """
     if options.exe is not None and not options.exe.is_file():
-        raise UserError("there is no such executable", where=str(options.exe), remedy="give the right --exe FILE")
+        raise UserError(
+            "there is no such executable", where=str(options.exe), remedy="give the right --exe FILE"
+        )
     next_id = numbering()
     materials = [m for path in _unique(paths) for m in read_input(path, options, next_id, stack)]
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
@@ -92,10 +94,16 @@ def read_input(path: Path, options: Options, next_id: Callable[[], str], stack: 
 
 
 def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.is_dir() else path.stat().st_size
+    return (
+        sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        if path.is_dir()
+        else path.stat().st_size
+    )
 
 
-def _report(materials: Sequence[Material], judged: Sequence[Judged], loose: Sequence[Gap], options: Options) -> Report:
+def _report(
+    materials: Sequence[Material], judged: Sequence[Judged], loose: Sequence[Gap], options: Options
+) -> Report:
     host = next((material.host for material in materials if material.host is not None), None)
     inputs = [listed for material in materials for listed in material.inputs]
     redaction = "none" if options.include_private else "default"

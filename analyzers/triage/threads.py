@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from analyzers.contracts.facts import Frame
 from analyzers.contracts.report import FrameView, Thread
-from analyzers.stacks.frames import name_of, reader_kind, regex_splitter
+from analyzers.stacks.frames import name_of, regex_splitter, route_handler
 from analyzers.verdict.case import Case
 from analyzers.verdict.reading import DEEP_RECURSION, StackReading
 
@@ -46,27 +48,29 @@ def role_of(reading: StackReading) -> str | None:
 
 def _view(reading: StackReading) -> Thread:
     stack, role = reading.stack, role_of(reading)
-    frames = [frame_view(frame, _tells(frame, reading, role)) for frame in stack.frames[:FRAME_LIMIT]]
+    telling = _telling(reading, role)
+    frames = [frame_view(frame, at in telling) for at, frame in enumerate(stack.frames[:FRAME_LIMIT])]
     return Thread(
         tid=stack.tid, name=stack.name, crashed=stack.crashed, role=role, rung=stack.rung, frames=frames
     )
 
 
-def _tells(frame: Frame, reading: StackReading, role: str | None) -> bool:
-    name = frame.function or ""
+def _telling(reading: StackReading, role: str | None) -> set[int]:
+    """Indexes of the few frames that decide: the loop and what it does, or reader, recursion and handler."""
+    frames = reading.stack.frames
     if role == "queue-loop":
-        return any(tell in name for tell in LOOP_TELLS) or "common_init_result::~" in name
+        return {at for at, frame in enumerate(frames) if any(t in (frame.function or "") for t in LOOP_TELLS)}
     if not (reading.stack.crashed or reading.waits_for_result):
-        return False
-    handler = reading.handler is not None and reading.handler in name_of(frame)
-    deep = frame.repeat >= DEEP_RECURSION
-    return (
-        handler
-        or deep
-        or reader_kind(frame) == "model"
-        or regex_splitter(frame)
-        or "recv_with_timeout" in name
+        return set()
+    tests: tuple[Callable[[Frame], bool], ...] = (
+        lambda frame: name_of(frame) == reading.model_reader,
+        lambda frame: frame.repeat >= DEEP_RECURSION,
+        regex_splitter,
+        lambda frame: "recv_with_timeout" in (frame.function or ""),
     )
+    firsts = (next((at for at, frame in enumerate(frames) if test(frame)), None) for test in tests)
+    handler = route_handler(reading.stack)
+    return {at for at in (*firsts, handler.frame_index if handler else None) if at is not None}
 
 
 def frame_view(frame: Frame, telling: bool = False) -> FrameView:

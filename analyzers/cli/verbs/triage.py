@@ -73,7 +73,7 @@ def _terminal(result: Triage) -> Triage:
         return result
     with Console(stderr=True).status("asking gdb and hashing the inputs (the verdict above stands)"):
         done = finish(result)
-    render_follow_up(done.report, console)
+    render_follow_up(done.report, console, before=result.report)
     return done
 
 

@@ -61,7 +61,14 @@ if [ "$(cat "$mark" 2>/dev/null)" = "$want" ] && [ -x .venv/bin/llama-blackbox ]
 fi
 echo "setup: Python packages into .venv"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -c tests/constraints.txt -e ".[$extras]"
+log=$(mktemp)
+if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check -c tests/constraints.txt \
+    -e ".[$extras]" >"$log" 2>&1; then
+    grep -v 'is ignored' "$log" | tail -n 5 >&2
+    echo "setup: the Python packages could not be installed; check the network and try again" >&2
+    exit 2
+fi
+rm -f "$log"
 echo "$want" >"$mark"
 [ "$goal" = test ] && echo "$want" >.venv/.ready-demo
 exit 0

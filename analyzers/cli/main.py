@@ -61,9 +61,7 @@ def _report(problem: Exception) -> int:
         return EXIT_UNUSABLE
     if type(problem).__name__ == "Abort":
         return INTERRUPTED
-    _say(
-        f"internal error: {type(problem).__name__} (this is our fault; run again with --debug for the details)"
-    )
+    _say(f"internal error: {type(problem).__name__} (our fault; --debug shows the details)")
     return EXIT_FAILED
 
 

@@ -36,6 +36,6 @@ def _disagreement(report: Report, answer: GdbAnswer) -> Gap | None:
         return None
     return Gap(
         what="agreement about the queue's sleeping flag",
-        why=f"gdb reads sleeping={bool(by_type)} by its type, the verdict read {bool(by_offset)} by its offset",
+        why=f"gdb reads sleeping={bool(by_type)} by type, the verdict read {bool(by_offset)} by offset",
         command="treat the verdict as not proven and file the build-id as a bug of llama-blackbox",
     )

@@ -82,7 +82,7 @@ def _marks(core: Core, name: str, next_id: NextId) -> list[Evidence]:
     if known is None or build_id is None:
         return []
     fact = MarkFact(mark="known-build-id", build=f"b{known.build}", build_id=build_id)
-    text = f"the server's code is {known.distribution} {known.version} (b{known.build}), by its build-id {build_id}"
+    text = f"the server's code is {known.distribution} {known.version} (b{known.build}), by its build-id"
     return [
         to_evidence(
             fact,

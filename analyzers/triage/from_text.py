@@ -76,7 +76,7 @@ def _nothing(reading: Reading, stacks: list[Evidence], name: str) -> list[Gap]:
     return [
         Gap(
             what=f"anything telling in {name}",
-            why=f"none of its {reading.lines:,} lines is one that llama-server, the kernel or a supervisor writes",
+            why=f"none of its {reading.lines:,} lines is llama-server's, the kernel's or a supervisor's",
             command="give the server's own log, for example: journalctl -u UNIT -o export > server.export",
         )
     ]

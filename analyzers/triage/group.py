@@ -2,7 +2,7 @@
 
 A core opens an incident. Everything else joins the incident whose process it cannot contradict: by PID where
 both name one, by thread id for kernel lines (their number is a thread id). With one incident, what names no
-process joins it; with several, it joins none and stays a named gap, because a guess could blame the wrong one.
+process joins it; with several, it joins none and stays a named gap: a guess could blame the wrong one.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _unique(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_input(path: Path, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:
-    """One input's materials; a bundle has several. Packed cores are unpacked for as long as ``stack`` lives."""
+    """One input's materials; a bundle has several. Unpacked copies live as long as ``stack``."""
     kind = sniff(path)
     name = path.name or str(path)
     listed = (InputFile(name=name, kind=kind, size=_size(path)),)

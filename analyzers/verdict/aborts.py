@@ -40,7 +40,7 @@ def pid_one(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
                 "server",
                 story.phase,
                 "strong",
-                "The server called abort as the first process of its container; exit 139 here is not a wild pointer.",
+                "The server called abort as its container's first process; exit 139 here is no wild pointer.",
                 reasons=("a general protection fault inside libc in PID 1 is abort's last resort",),
                 witnesses=(seen.id, *ending.witnesses),
                 asks=(TEXT_ASK,),

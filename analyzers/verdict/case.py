@@ -90,7 +90,9 @@ class Case:
     @property
     def overflowed(self) -> bool:
         """The kernel's line or the core shows a fault just below the thread's stack."""
-        return any(s.fact.stack_overflow for s in self.kernel) or any(s.fact.stack_overflow for s in self.cores)
+        return any(s.fact.stack_overflow for s in self.kernel) or any(
+            s.fact.stack_overflow for s in self.cores
+        )
 
     def events(self, *names: str) -> list[Seen[LogFact]]:
         """Log events of these names, in order."""

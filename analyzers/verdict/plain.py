@@ -254,7 +254,8 @@ def undetermined(case: Case, ending: Ending, story: SleepStory) -> Finding:
         reasons = ["the router reports every death of a child as status 1, a crash included"]
     elif story.slept and story.phase in ("asleep", "waking"):
         reasons.append(
-            f"the log ends {'asleep' if story.phase == 'asleep' else 'in a wake'}: if the process died there, suspect sleep"
+            f"the log ends {'asleep' if story.phase == 'asleep' else 'in a wake'}: "
+            "if the process died there, suspect sleep"
         )
     return Finding(
         "UNDETERMINED",

@@ -28,7 +28,7 @@ class SleepStory:
 
     @property
     def slept(self) -> bool:
-        """True when a sleep line of this incarnation stands in the log, and no client could have written it."""
+        """True when the log holds a sleep line of this incarnation that no client could have written."""
         return any(not seen.forgeable for seen in self.transitions)
 
     @property

@@ -67,7 +67,7 @@ def stale_capture(case: Case, ending: Ending, story: SleepStory) -> Finding | No
         return None
     reasons = [
         f"the fault is in {crash.model_reader} under {crash.handler}, on an HTTP thread",
-        "that handler takes the vocabulary as an argument, so it was read before the wake barrier (D1's mark)",
+        "that handler takes the vocabulary as an argument, read before the wake barrier (D1's mark)",
         "this process had slept and was woken: the model it read had been freed by the sleep",
     ]
     if awake:
@@ -87,7 +87,7 @@ def stale_capture(case: Case, ending: Ending, story: SleepStory) -> Finding | No
         "wake",
         "first-request-after-wake",
         _by_trust(confidence, crash),
-        "A token-counting request woke the server and then read the vocabulary of the model that sleep had freed.",
+        "A token-counting request woke the server and then read the vocabulary that sleep had freed.",
         "D1",
         crash.handler,
         tuple(reasons),

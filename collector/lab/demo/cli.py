@@ -108,9 +108,7 @@ def _diagnose(played: Played, console: Console, details: bool) -> Report:
         seconds = time.monotonic() - begun
         verdict = result.report.verdict
         console.print(
-            Text(
-                f"  verdict in {seconds:.2f} s: {verdict.class_} {verdict.defect or ''} ({verdict.confidence})"
-            )
+            Text(f"  in {seconds:.2f} s: {verdict.class_} {verdict.defect or ''} ({verdict.confidence})")
         )
         if details:
             render_terminal(result.report, console)

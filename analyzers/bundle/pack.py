@@ -14,7 +14,7 @@ _RECORD = tarfile.RECORDSIZE
 
 
 def pack(root: Path, archive: Path, names: Sequence[str], created: float) -> None:
-    """Write ``names`` below ``root``, in that order, into a ``.tar.zst``, through to the disk. Raises OSError."""
+    """Write ``names`` below ``root``, in that order, into a ``.tar.zst`` on the disk. Raises OSError."""
     descriptor = os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
@@ -36,7 +36,7 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, created: int) -> None:
 
 
 def make_folders(root: Path, name: str) -> Path:
-    """The path of ``name`` below ``root``, its folders made for their owner alone (mkdir's parents are not)."""
+    """The path of ``name`` below ``root``, its folders made for their owner alone."""
     path = root / name
     for folder in reversed(path.relative_to(root).parents[:-1]):
         (root / folder).mkdir(mode=0o700, exist_ok=True)

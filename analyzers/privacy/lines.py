@@ -20,7 +20,7 @@ _TELLING = "|".join(
         r"\d{1,9}\.\d\d\.\d{3}\.\d{3} [A-Z] ",  # F4, F5
         r"(?:srv|slot|que|res|cmn) {1,12}[\w~:()]{1,32}: ",  # F3
         r"(?:INFO|WARN|ERR|ERROR|VERB|DEBUG) {1,4}\[",  # F2
-        r'\{"(?:type":"log|function|level|tid|timestamp|time|ts|msg)"',  # F1, F6 and shippers
+        r'\{"(?:type":"log|function|level|tid|timestamp|time|ts|msg|log)"',  # F1, F6 and shippers
         r'\{"_{0,2}[A-Z][A-Z_]{1,40}"',  # a journal as JSON and as export
         r"__CURSOR=",
         r"(?:main|print_info|load|(?:load|ggml|llama|common|clip)_\w{1,48})\b[^\n:]{0,16}: ",
@@ -39,12 +39,14 @@ _TELLING = "|".join(
 )
 RECORD_START = re.compile(r"(?:(?<=\n)|\A)(?=" + _ANSI + _WRAPPER + _ANSI + "(?:" + _TELLING + "))")
 _NEXT_RECORD = re.compile(r"\r?\n(?=" + _ANSI + _WRAPPER + _ANSI + "(?:" + _TELLING + "))")
+# Entered only behind a character that is no break, so that a run of breaks is tried once.
+_LAST_BREAKS = re.compile(r"(?:(?<![\r\n])[\r\n]+)?\Z")
 
 
 def record_end(text: str, start: int) -> int:
-    """Offset of the line break that ends the record around ``start``; the text's length without one."""
+    """Offset of the line break that ends the record around ``start``, or of those that end the text."""
     found = _NEXT_RECORD.search(text, start)
-    return found.start() if found else len(text)
+    return found.start() if found else max(start, _LAST_BREAKS.search(text, start).start())  # type: ignore[union-attr]
 
 
 def starts_record(text: str, line: int) -> bool:

@@ -13,7 +13,7 @@ from analyzers.privacy.patterns import MARKER
 # Behind "name-" or "name.so." four numbers are a version.
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = re.compile(r"(?=\d)" + _OCTET + r"(?:\." + _OCTET + r"){3}(?!\w|\.\w)")
-_BEFORE_IPV4 = re.compile(r"(?:[\w.]|[A-Za-z]-)\Z")
+_BEFORE_IPV4 = re.compile(r"(?:[\w.](?<!\dm)|[A-Za-z]-)\Z")
 # Only 2000::/3 is given to hosts, so a name of hexadecimal letters with "::" in it is never taken for one.
 _IPV6 = re.compile(r"[23](?<![\w:.].)[0-9A-Fa-f]{3}:[0-9A-Fa-f:]{2,39}(?![\w:])")
 # "121.57.149.156 I que ..." is a log stamp, "version 13.0.1.26" a version: both have an address's shape.

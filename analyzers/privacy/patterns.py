@@ -12,6 +12,8 @@ from dataclasses import dataclass
 MARKER = "«redacted»"
 ASCII_MARKER = "[redacted]"
 MARKERS = (MARKER, ASCII_MARKER)
+# A word begins here: behind no letter or digit, or behind a colour sequence, which ends in "m".
+_EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=[\d\[;]m))"
 _DONE = r"(?!«redacted»|\[redacted\])"
 # An unquoted value ends at white space or a quote; ending at "," or "&" would leave half of a key list.
 _BARE = r"[^\s\"'\\<>«»]+"
@@ -53,7 +55,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "header",
         ("authorization", "api-key", "auth-token", "cookie"),
-        r"(?<![\w-])((?:proxy-)?authorization|x-api-key|api-key|x-auth-token|(?:set-)?cookie)"
+        _EDGE + r"((?:proxy-)?authorization|x-api-key|api-key|x-auth-token|(?:set-)?cookie)"
         r"((?:\\*[\"'])?[ \t]*:[ \t]*(?:\\*[\"'])?)" + _DONE + r"[^\"'\\\s][^\"'\\\r\n]*",
         r"\1\2«redacted»",
         _I,
@@ -61,7 +63,8 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "bearer",
         ("bearer ",),
-        r"(?<![\w-])(bearer[ \t]+)"
+        _EDGE
+        + r"(bearer[ \t]+)"
         + _DONE
         + r"(?!(?:tokens?|auth|authentication|authorization)(?:[\s.,;:)]|$))"
         + _BARE,
@@ -71,7 +74,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "option-quoted",
         ("--", "-hft"),
-        r"(?<![\w-])(--(?:[a-z0-9]+-)*(?:api-?keys?|token|secret|password|passwd|passphrase)|-hft)"
+        _EDGE + r"(--(?:[a-z0-9]+-)*(?:api-?keys?|token|secret|password|passwd|passphrase)|-hft)"
         r"(=|[ \t]+)(\\*[\"'])" + _DONE + r"[^\"'\\\r\n]+",
         r"\1\2\3«redacted»",
         _I,
@@ -79,7 +82,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "option",
         ("--", "-hft"),
-        r"(?<![\w-])(--(?:[a-z0-9]+-)*(?:api-?keys?|token|secret|password|passwd|passphrase)|-hft)"
+        _EDGE + r"(--(?:[a-z0-9]+-)*(?:api-?keys?|token|secret|password|passwd|passphrase)|-hft)"
         r"(=|[ \t]+)" + _DONE + _BARE,
         r"\1\2«redacted»",
         _I,
@@ -88,7 +91,8 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "option-next-line",
         ("--api-key", "--hf-token", "-hft"),
-        r"(?<![\w-])((?:--api-key|--hf-token|-hft)[ \t]*\r?\n[^\n]*[ \t])"
+        _EDGE
+        + r"((?:--api-key|--hf-token|-hft)[ \t]*\r?\n[^\n]*[ \t])"
         + _DONE
         + r"[^\s«»]+(?=[ \t\r]*(?:\n|$))",
         r"\1«redacted»",
@@ -98,7 +102,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "option-next-object",
         ("--api-key", "--hf-token", "-hft"),
-        r"(?<![\w-])((?:--api-key|--hf-token|-hft)[ \t]*(?:\\n)?\"[^\n]{0,200}\n"
+        _EDGE + r"((?:--api-key|--hf-token|-hft)[ \t]*(?:\\n)?\"[^\n]{0,200}\n"
         r"[^\n]{0,200}?\"msg\":[ ]?\"[^\"\n]{0,200} )" + _DONE + r"[^\s\"\\«»]+(?=(?:\\n)?\")",
         r"\1«redacted»",
         more_lines=1,
@@ -112,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "named-quoted",
         _NAME_NEEDLES,
-        r"(?<![A-Za-z0-9])("
+        r"(?:(?<![A-Za-z0-9])|(?<=[\d\[;]m))("
         + _NAMES
         + r")((?:\\*[\"'])?[ \t]*(?:=(?!=)|:(?!:))[ \t]*\\*[\"'])"
         + _DONE
@@ -123,7 +127,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "named",
         _NAME_NEEDLES,
-        r"(?<![A-Za-z0-9])("
+        r"(?:(?<![A-Za-z0-9])|(?<=[\d\[;]m))("
         + _NAMES
         + r")((?:\\*[\"'])?[ \t]*(?:=(?!=)|:(?!:))[ \t]*)"
         + _DONE
@@ -135,14 +139,14 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "environment",
         ("key=", "token=", "secret=", "password=", "passwd=", "pass=", "credentials=", "auth="),
-        r"(?<![A-Za-z0-9_])([A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS|AUTH))"
+        _EDGE + r"([A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS|AUTH))"
         r"(=(?:\\*[\"'])?)" + _DONE + r"(?!\d+(?:\s|$))" + _BARE,
         r"\1\2«redacted»",
     ),
     _rule(
         "environment-json",
         ("key", "token", "secret", "password", "passwd", "credentials"),
-        r"((?<![A-Za-z0-9_])[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)"
+        _EDGE + r"([A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)"
         r"\\*\"[ \t]*:[ \t]*\\*\")" + _DONE + r"[^\"\\\r\n]+",
         r"\1«redacted»",
     ),
@@ -162,14 +166,14 @@ RULES: tuple[Rule, ...] = (
             "akia",
             "aiza",
         ),
-        r"(?<![A-Za-z0-9_-])(?:sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}"
+        _EDGE + r"(?:sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}"
         r"|github_pat_\w{16,}|glpat-[\w-]{12,}|xox[a-z]-[\w-]{8,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,})",
         "«redacted»",
     ),
     _rule(
         "jwt",
         ("eyj",),
-        r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)?",
+        _EDGE + r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*)?",
         "«redacted»",
     ),
     _rule(

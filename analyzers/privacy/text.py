@@ -7,7 +7,7 @@ import re
 
 from analyzers.privacy.blocks import blocks
 from analyzers.privacy.jsontext import redact_json_values
-from analyzers.privacy.lines import record_end
+from analyzers.privacy.lines import record_end, starts_record
 from analyzers.privacy.near import lower_of, sub_near
 from analyzers.privacy.network import redact_network
 from analyzers.privacy.patterns import ASCII_MARKER, MARKER, RULES
@@ -78,8 +78,11 @@ def _by_form(text: str, secrets: re.Pattern[str] | None, depth: int) -> str:
     """Lines that are JSON objects are cleaned string by string, to keep their frame; the rest as text."""
     done, out = 0, list[str]()
     for line in _JSON_LINE.finditer(text):
-        if len(line.group()) <= MAX_JSON_LINE and _is_json(line.group()):
-            out += [_plain(text[done : line.start()]), _json_line(line.group(), secrets, depth)]
+        between = text[done : line.start()]
+        # Any other object on a line of its own may be a part of a body printed over several lines.
+        own = not between.strip() or starts_record(text, line.start())
+        if own and len(line.group()) <= MAX_JSON_LINE and _is_json(line.group()):
+            out += [_plain(between), _json_line(line.group(), secrets, depth)]
             done = line.end()
     return "".join([*out, _plain(text[done:])])
 

@@ -1,0 +1,42 @@
+"""Cheap looks at the first bytes of a text: what kind of log is it?"""
+
+from __future__ import annotations
+
+import re
+
+from analyzers.logs.grammar import parse_line
+from analyzers.logs.kernel import parse_kernel_line
+from analyzers.logs.prefix import strip
+from analyzers.logs.text import decode
+
+SAMPLE_LINES = 200
+LINE_BYTES = 4096
+_EXPORT = re.compile(rb"(?:^|\n)(?:__CURSOR=|__REALTIME_TIMESTAMP=\d+\n|_BOOT_ID=[0-9a-f]{32}\n)")
+_JSON = re.compile(rb'^\s*(?:\[\s*)?\{[^\n]{0,4000}?"(?:__REALTIME_TIMESTAMP|__CURSOR|_BOOT_ID|MESSAGE)"\s*:')
+_DMESG = re.compile(rb"^(?:<\d{1,3}>)?\[ *\d+\.\d{6}\]", re.MULTILINE)
+
+
+def _lines(head: bytes) -> list[str]:
+    return [decode(line[:LINE_BYTES]) for line in head.split(b"\n")[:SAMPLE_LINES]]
+
+
+def looks_like_export(head: bytes) -> bool:
+    """journalctl -o export: fields by name, one a line, with the journal's own double-underscore fields."""
+    return _EXPORT.search(head[:LINE_BYTES]) is not None
+
+
+def looks_like_json(head: bytes) -> bool:
+    """journalctl -o json or json-seq: one object a line with the journal's fields."""
+    return _JSON.match(head.lstrip(b"\x1e")) is not None
+
+
+def looks_like_log(head: bytes) -> bool:
+    """Some line is one that llama-server's logger writes, whatever wrapped it."""
+    return any(parse_line(strip(line)[1]) is not None for line in _lines(head))
+
+
+def looks_like_kernel(head: bytes) -> bool:
+    """dmesg, or a text whose lines are the kernel's."""
+    if _DMESG.search(head) is not None:
+        return True
+    return any(parse_kernel_line(line) is not None for line in _lines(head))

@@ -151,7 +151,7 @@ def test_a_prompt_survives_in_no_body(secret: str, extra: object, key: str, inde
 
 
 @PROPERTY
-@given(SECRETS, BODIES, BODIES, st.sampled_from([None, 2]))
+@given(SECRETS, BODIES, BODIES, st.sampled_from([0, 2]))
 def test_a_logged_body_goes_whatever_its_keys(
     secret: str, one: object, two: object, indent: int | None
 ) -> None:
@@ -212,7 +212,9 @@ SEEDS = [
 ]
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, '"content":"', '"content":[', "last read: '", "Authorization: "])
+@pytest.mark.parametrize(
+    "seed", [*SEEDS, "request: {", '"content":"', '"content":[', "last read: '", "Authorization: "]
+)
 def test_work_grows_with_the_length_only(seed: str) -> None:
     # A pattern that goes back over its own text would take hours here, not seconds.
     text = seed * (300_000 // len(seed))

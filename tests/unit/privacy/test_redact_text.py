@@ -116,7 +116,7 @@ KEPT = [
     "print_info: EOS token             = 2 '</s>'",
     "llama_model_loader: - kv  22: tokenizer.chat_template str = {% for m in messages %}{{ m['role'] }...",
     "srv  load_model: loading model '/srv/models/gemma-3-1b-Q4_K_M.gguf'",
-    "python[3004]: segfault at 170 ip 00007f7e14a22c81 sp 00007f7e0b7fc100 error 4 in x.so[c22c81,7f7e1408f000]",
+    "python[3004]: segfault at 170 ip 00007f7e14a22c81 sp 00007f7e0b7fc100 error 4 in x.so[c22c81,7f7e1400]",
     "#3 0x00007f7e14a22c81 in llama_vocab::impl::tokenize(std::string const&, bool, bool) const () from x.so",
     "#5 server_routes::handle_count_tokens(server_http_req const&, task_response_type)",
     "#9 std::_Function_handler<std::unique_ptr<server_http_res> (server_http_req const&)>::_M_invoke(...)",

@@ -21,6 +21,7 @@ from collector.lab.demo.scenes import SCENES, Played, Scene, run_scene
 from collector.lab.faults.provoked import Say
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+HEADS = ("provoked", "found", "cause", "phase", "confidence", "diagnosis")
 
 
 @dataclass(frozen=True)
@@ -122,22 +123,28 @@ def _diagnose(played: Played, console: Console, details: bool) -> Report:
 def _write_page(rows: list[Row], folder: Path) -> Path | None:
     from analyzers.render.html import render_html_many
 
-    reports = [row.report for row in rows if row.report is not None]
-    if not reports:
+    reports = [row.report for row in rows]
+    if all(report is None for report in reports):
         return None
     page = folder / "demo.html"
-    page.write_text(render_html_many(reports, title="llama-blackbox demo"), encoding="utf-8")
+    title = f"llama-blackbox demo: {sum(row.right for row in rows)} of {len(rows)} diagnosed"
+    lines = [[f"{row.scene.defect}: {row.scene.title}", *_cells(row)[1:]] for row in rows]
+    page.write_text(render_html_many(reports, title, lines, HEADS), encoding="utf-8")
     return page
 
 
 def _table(rows: list[Row], console: Console) -> None:
     table = Table(title=None, expand=False)
-    for head in ("provoked", "found", "cause", "phase", "confidence", ""):
+    for head in HEADS:
         table.add_column(head)
     for row in rows:
-        verdict = row.report.verdict if row.report else None
-        found = f"{verdict.defect or '-'} {verdict.class_}" if verdict else (row.problem or "-")[:60]
-        cells = [row.scene.defect, found]
-        cells += [verdict.cause, verdict.phase, verdict.confidence] if verdict else ["", "", ""]
-        table.add_row(*(Text(cell) for cell in cells), Text("right" if row.right else "WRONG"))
+        table.add_row(*(Text(cell) for cell in _cells(row)))
     console.print(table)
+
+
+def _cells(row: Row) -> list[str]:
+    """One line of the closing table, under ``HEADS``."""
+    verdict = row.report.verdict if row.report else None
+    found = f"{verdict.defect or '-'} {verdict.class_}" if verdict else (row.problem or "-")[:60]
+    said = [verdict.cause, verdict.phase, verdict.confidence] if verdict else ["", "", ""]
+    return [row.scene.defect, found, *said, "right" if row.right else "WRONG"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import StackFact, to_evidence
 from analyzers.contracts.report import Gap
-from analyzers.logs.journal import read_export, read_json
 from analyzers.logs.reading import Reading
 from analyzers.logs.scan import read_text
 from analyzers.stacks.pasted import parse_pasted
@@ -19,25 +18,27 @@ from analyzers.triage.traces import looks_like_trace
 
 NextId = Callable[[], str]
 TRACE_BYTES = 8 << 20  # a self-printed trace of hundreds of threads has well under 1 MB
-JOURNAL_READERS = {"journal-export": read_export, "journal-json": read_json}
+JOURNALS = ("journal-export", "journal-json")
 
 
 def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material:
     """What one text says. Raises UserError when it cannot be read."""
-    reader = JOURNAL_READERS.get(kind)
-    if reader is None:
-        reading = read_text(path, name)
-        stacks = _traces(path, name, next_id)
-    else:
-        with path.open("rb") as stream:
-            reading = reader(stream, name)
-        stacks = []
+    journal = kind in JOURNALS
+    reading = _read_journal(path, name, kind) if journal else read_text(path, name)
+    stacks = [] if journal else _traces(path, name, next_id)
     numbered = {item.id: item.model_copy(update={"id": next_id()}) for item in reading.evidence}
     return Material(
         evidence=(*numbered.values(), *stacks),
         gaps=(*reading.gaps, *_nothing(reading, stacks, name)),
         lives=tuple(Life(tuple(_own(life.evidence, numbered))) for life in reading.lives),
     )
+
+
+def _read_journal(path: Path, name: str, kind: str) -> Reading:
+    from analyzers.logs.journal import read_export, read_json
+
+    with path.open("rb") as stream:
+        return read_export(stream, name) if kind == "journal-export" else read_json(stream, name)
 
 
 def _own(items: Iterable[Evidence], numbered: dict[str, Evidence]) -> list[Evidence]:

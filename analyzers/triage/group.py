@@ -74,14 +74,18 @@ def _spread(material: Material, opened: list[_Open], loose: list[Gap]) -> None:
     if len(opened) == 1 and material.process.pid is not None and opened[0].process.pid is None:
         opened[0].process = material.process
     if homeless:
-        name = material.inputs[0].name if material.inputs else "an input"
-        loose.append(
-            Gap(
-                what=f"{homeless} facts of {name}",
-                why="they name no process, or another one than these incidents, so they are not counted",
-                command="triage the incidents one at a time, each with its own log",
-            )
-        )
+        loose.append(_homeless(material, homeless, len(opened)))
+
+
+def _homeless(material: Material, number: int, incidents: int) -> Gap:
+    name = material.inputs[0].name if material.inputs else "an input"
+    if incidents == 1:
+        return Gap(what=f"{number} facts of {name}", why="they are about other processes and were not counted")
+    return Gap(
+        what=f"{number} facts of {name}",
+        why="they do not say to which of these incidents they belong, so they were not counted",
+        command="give one core at a time, each with its own log",
+    )
 
 
 def _closed(item: _Open) -> Group:

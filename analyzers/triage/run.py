@@ -62,7 +62,7 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
     judged, loose = judge_all(materials)
     report = _report(materials, judged, loose, options)
     if not options.include_private:
-        report = redactor.report(report)
+        report = redacted(report, redactor)
     cores = tuple(m.core for m in materials if m.core is not None)
     return Triage(report, options, tuple(paths), cores, redactor)
 
@@ -110,6 +110,13 @@ def _report(
     return report_of(judged, inputs=inputs, gaps=loose, host=host, redaction=redaction)
 
 
+def redacted(report: Report, redactor: Redactor) -> Report:
+    """The report without secrets and prompts. Advice is the catalogue's own text: its commands stay whole."""
+    clean = redactor.report(report)
+    verdict = clean.verdict.model_copy(update={"advice": report.verdict.advice})
+    return clean.model_copy(update={"verdict": verdict})
+
+
 def finish(result: Triage) -> Triage:
     """Hash the inputs and ask gdb about the first core. The verdict does not change by it."""
     if not result.pending:
@@ -123,7 +130,7 @@ def finish(result: Triage) -> Triage:
     if result.cores:
         report = debugger_part(report, result.cores[0])
     if not result.options.include_private:
-        report = result.redactor.report(report)
+        report = redacted(report, result.redactor)
     return replace(result, report=report, finished=True)
 
 

@@ -1,0 +1,124 @@
+"""Which evidence belongs to which incident: a guess could blame the wrong process, so there are none."""
+
+from __future__ import annotations
+
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.facts import AbortFact, ExitFact, Fact, KernelFact, LogFact, to_evidence
+from analyzers.contracts.report import Process
+from analyzers.triage.group import group
+from analyzers.triage.lives import Life, one_life
+from analyzers.triage.material import Material, numbering
+
+next_id = numbering()
+
+
+def made(fact: Fact, pid: int | None = None, mono: float | None = None, wall: float | None = None) -> Evidence:
+    return to_evidence(
+        fact,
+        id=next_id(),
+        source="t",
+        text="t",
+        trust=Trust.KERNEL,
+        mono=mono,
+        wall=wall,
+        incarnation=Incarnation(pid=pid),
+    )
+
+
+def fault(tid: int, object_: str = "libllama.so", name: str = "llama-server") -> Evidence:
+    return made(KernelFact(shape="segfault", tid=tid, object=object_, name=name))
+
+
+def core(pid: int, *tids: int) -> Material:
+    return Material(process=Process(pid=pid), anchor=True, tids=frozenset(tids))
+
+
+def kernel_of(group_: object) -> list[int | None]:
+    evidence = group_.evidence  # type: ignore[attr-defined]
+    return [item.data.get("tid") for item in evidence if item.kind == "kernel"]
+
+
+def test_a_kernel_line_joins_the_core_that_has_its_thread() -> None:
+    lines = Material(evidence=(fault(11), fault(22), fault(99)))
+    groups, gaps = group([core(1, 10, 11), core(2, 20, 22), lines])
+    assert [kernel_of(item) for item in groups] == [[11], [22]]
+    assert any("1 facts" in gap.what and "not counted" in gap.why for gap in gaps)
+
+
+def test_log_lines_with_a_pid_join_their_process_only() -> None:
+    log = Material(evidence=(made(LogFact("enter-sleep"), pid=1), made(LogFact("enter-sleep"), pid=3)))
+    groups, _ = group([core(1, 10), core(2, 20), log])
+    assert [len(item.evidence) for item in groups] == [1, 0]
+
+
+def test_with_one_incident_what_names_no_process_joins_it() -> None:
+    groups, gaps = group([core(1, 10), Material(evidence=(made(LogFact("enter-sleep")),))])
+    assert len(groups[0].evidence) == 1
+    assert gaps == []
+
+
+def test_without_a_core_one_fault_of_ours_is_taken_and_strangers_are_not() -> None:
+    stranger = fault(50, "libxul.so", "firefox")
+    groups, gaps = group([Material(evidence=(fault(11), stranger))])
+    assert kernel_of(groups[0]) == [11]
+    assert any("other faults" in gap.what for gap in gaps)
+
+
+def test_without_a_core_two_faults_of_ours_decide_nothing() -> None:
+    groups, gaps = group([Material(evidence=(fault(11), fault(12)))])
+    assert kernel_of(groups[0]) == []
+    assert any("several fit" in gap.why for gap in gaps)
+
+
+def test_only_a_strangers_fault_beside_ours_unknown_is_not_ours() -> None:
+    log = made(LogFact("enter-sleep"), pid=7)
+    named = fault(7)
+    groups, _ = group([Material(evidence=(log, named, fault(12)))])
+    assert kernel_of(groups[0]) == [7]
+
+
+def life(*facts: Fact, pid: int | None = None, wall: float | None = None) -> Life:
+    return Life(tuple(made(fact, pid=pid, wall=wall) for fact in facts))
+
+
+def read(lives: list[Life], *more: Evidence) -> tuple[list[str], list[str]]:
+    items = [item for each in lives for item in each.items] + list(more)
+    kept, gaps = one_life(items, lives)
+    return [item.data.get("event", item.kind) for item in kept], [gap.why for gap in gaps]
+
+
+def test_the_life_of_the_dead_pid_is_read() -> None:
+    lives = [life(LogFact("enter-sleep"), pid=1), life(LogFact("listening"), pid=2)]
+    events, why = read(lives, made(ExitFact(signal=11), pid=1))
+    assert "enter-sleep" in events
+    assert "listening" not in events
+    assert "PID 1" in why[0]
+
+
+def test_the_life_that_ran_when_the_process_died_is_read() -> None:
+    lives = [life(LogFact("enter-sleep"), wall=100.0), life(LogFact("listening"), wall=200.0)]
+    assert "enter-sleep" in read(lives, made(ExitFact(signal=11), wall=150.0))[0]
+    assert "listening" in read(lives, made(ExitFact(signal=11), wall=250.0))[0]
+
+
+def test_without_clocks_the_last_silent_death_before_a_restart_is_read() -> None:
+    lives = [
+        life(LogFact("enter-sleep"), LogFact("stopping")),
+        life(LogFact("exit-sleep")),
+        life(LogFact("listening")),
+    ]
+    assert read(lives, made(ExitFact(signal=11)))[0][0] == "exit-sleep"
+
+
+def test_a_life_that_aborted_outranks_a_silent_one() -> None:
+    lives = [life(AbortFact("ggml-assert")), life(LogFact("exit-sleep")), life(LogFact("listening"))]
+    assert read(lives)[0] == ["abort"]
+
+
+def test_without_any_death_the_last_life_is_read() -> None:
+    lives = [life(LogFact("enter-sleep")), life(LogFact("listening"))]
+    assert read(lives)[0] == ["listening"]
+
+
+def test_one_life_needs_no_choice() -> None:
+    assert read([life(LogFact("enter-sleep"))]) == (["enter-sleep"], [])

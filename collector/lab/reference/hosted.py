@@ -8,11 +8,11 @@ and ``host``. Unknown names end it with status 2, as an old wheel may lack what 
 import json
 import signal
 import sys
-import threading
 from typing import Any
 
 import xllamacpp
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
 USAGE_STATUS = 2
 
 
@@ -47,12 +47,11 @@ def main() -> int:
     except AttributeError as error:
         print(f"HOSTED this wheel does not know the parameter {error}", flush=True)
         return USAGE_STATUS
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    # Blocked and fetched, not handled: a handler that runs just before the wait begins is lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     server = xllamacpp.Server(params)
     print("LISTEN", server.listening_address, flush=True)
-    stop.wait()
+    signal.sigwait(STOPS)
     print("HOSTED stopping", flush=True)
     del server
     return 0

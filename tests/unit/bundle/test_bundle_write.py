@@ -275,7 +275,8 @@ def test_a_real_file_size_limit_leaves_nothing_behind(tmp_path: Path, name: str)
         from analyzers.errors import UserError
         resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
         try:
-            write_bundle(Path(sys.argv[1]), ManifestParts(), {"a": b"x\\n", "big": b"0123456789abcde\\n" * 50000})
+            files = {"a": b"x\\n", "big": b"0123456789abcde\\n" * 50000}
+            write_bundle(Path(sys.argv[1]), ManifestParts(), files)
         except UserError as error:
             print(error)
             sys.exit(2)

@@ -80,7 +80,9 @@ def _spread(material: Material, opened: list[_Open], loose: list[Gap]) -> None:
 def _homeless(material: Material, number: int, incidents: int) -> Gap:
     name = material.inputs[0].name if material.inputs else "an input"
     if incidents == 1:
-        return Gap(what=f"{number} facts of {name}", why="they are about other processes and were not counted")
+        return Gap(
+            what=f"{number} facts of {name}", why="they are about other processes and were not counted"
+        )
     return Gap(
         what=f"{number} facts of {name}",
         why="they do not say to which of these incidents they belong, so they were not counted",

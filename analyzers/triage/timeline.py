@@ -19,7 +19,7 @@ def timeline_of(case: Case) -> list[TimelineItem]:
     What has no time on that clock is left out, except the end of the process: it stands after everything
     its own log says, and its text says that the distance is not to scale.
     """
-    dated = list(_dated(case))
+    dated = _aligned(list(_dated(case)))
     if not dated:
         return []
     clock = max(
@@ -48,6 +48,29 @@ def _dated(case: Case) -> Iterable[tuple[str, Evidence]]:
         yield action.fact.action or "action", action.evidence
     for ending in case.exits:
         yield "exit", ending.evidence
+
+
+def _aligned(dated: list[tuple[str, Evidence]]) -> list[tuple[str, Evidence]]:
+    """Log lines at the time they were made rather than when they arrived.
+
+    A line carries its logger's own stamp, and arrives at once or late (through a queue, after a crash), never
+    early; so the smallest distance between the two clocks is the true one. One life, so one distance.
+    """
+    for clock in ("wall", "mono"):
+        both = [
+            (e.elapsed, at) for _, e in dated if e.elapsed is not None and (at := _at(e, clock)) is not None
+        ]
+        if len(both) < 2:
+            continue
+        start = min(at - elapsed for elapsed, at in both)
+        dated = [(event, _moved(item, clock, start)) for event, item in dated]
+    return dated
+
+
+def _moved(item: Evidence, clock: str, start: float) -> Evidence:
+    if item.elapsed is None or _at(item, clock) is None:
+        return item
+    return item.model_copy(update={clock: start + item.elapsed})
 
 
 def _at(evidence: Evidence, clock: str) -> float | None:

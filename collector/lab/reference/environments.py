@@ -28,6 +28,8 @@ INSTALL_TIMEOUT = 600.0
 # Version strings become folder names and pip arguments.
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.(post|dev)[0-9]+)*")
 DONE = "complete.json"
+# Of pip's lines, those that tell a waiting person what the time goes into; the rest names hosts and paths.
+WORTH_SAYING = ("Downloading ", "Using cached ", "ERROR:")
 Progress = Callable[[str], None]
 
 
@@ -121,7 +123,8 @@ def _run(argv: list[str], failed: Callable[[str], UserError], progress: Progress
         ) as process:
             for line in process.stdout or ():
                 lines.append(printable(line.strip()))
-                progress(lines[-1])
+                if lines[-1].startswith(WORTH_SAYING):
+                    progress(lines[-1])
     except OSError as error:
         raise failed(error.strerror or "cannot be run") from None
     if process.returncode:

@@ -20,10 +20,16 @@ NextId = Callable[[], str]
 
 
 def bundle_materials(
-    path: Path, listed: Sequence[InputFile], exe: Path | None, next_id: NextId, stack: ExitStack
+    path: Path,
+    listed: Sequence[InputFile],
+    exe: Path | None,
+    next_id: NextId,
+    stack: ExitStack,
+    *,
+    check_hashes: bool = True,
 ) -> list[Material]:
     """Every part of a bundle. Raises UserError when the bundle itself cannot be used."""
-    bundle = stack.enter_context(open_bundle(path))
+    bundle = stack.enter_context(open_bundle(path, check_hashes=check_hashes))
     first = Material(
         evidence=_recorded(bundle, next_id),
         gaps=tuple(bundle.gaps),

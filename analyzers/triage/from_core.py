@@ -42,6 +42,7 @@ def core_material(
         process=_process(core, redactor),
         anchor=True,
         tids=frozenset(thread.tid for thread in core.threads),
+        secrets=tuple(Redactor().knowing(command=core.arguments or "").secrets),
         core=CoreWork(path, exe, loop.tid if loop else None),
     )
 

@@ -89,7 +89,7 @@ def read_input(path: Path, options: Options, next_id: Callable[[], str], stack: 
     if kind == "bundle":
         from analyzers.triage.from_bundle import bundle_materials  # tar and hashing: not for every start
 
-        return bundle_materials(path, listed, options.exe, next_id, stack)
+        return bundle_materials(path, listed, options.exe, next_id, stack, check_hashes=not options.fast)
     return [replace(text_material(path, name, kind, next_id), inputs=listed)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import zstandard
 
@@ -98,29 +98,29 @@ def unpacked_head(path: Path, raw: bytes) -> bytes:
         ) from None
 
 
-def _zstd(file: BinaryIO) -> BinaryIO:
+def _zstd(file: IO[bytes]) -> IO[bytes]:
     return io.BufferedReader(zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file))
 
 
-def _gzip(file: BinaryIO) -> BinaryIO:
+def _gzip(file: IO[bytes]) -> IO[bytes]:
     import gzip
 
-    return gzip.GzipFile(fileobj=file)
+    return gzip.open(file)
 
 
-def _xz(file: BinaryIO) -> BinaryIO:
+def _xz(file: IO[bytes]) -> IO[bytes]:
     import lzma
 
-    return lzma.LZMAFile(file)
+    return lzma.open(file)
 
 
-def _bzip2(file: BinaryIO) -> BinaryIO:
+def _bzip2(file: IO[bytes]) -> IO[bytes]:
     import bz2
 
-    return bz2.BZ2File(file)
+    return bz2.open(file)
 
 
-_PACKERS: dict[bytes, Callable[[BinaryIO], BinaryIO]] = {
+_PACKERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x28\xb5\x2f\xfd": _zstd,
     b"\x1f\x8b": _gzip,
     b"\xfd7zXZ\x00": _xz,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import zstandard
 
@@ -105,7 +105,7 @@ def _zstd(file: IO[bytes]) -> IO[bytes]:
 def _gzip(file: IO[bytes]) -> IO[bytes]:
     import gzip
 
-    return gzip.open(file)
+    return cast("IO[bytes]", gzip.open(file))
 
 
 def _xz(file: IO[bytes]) -> IO[bytes]:

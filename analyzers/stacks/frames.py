@@ -17,15 +17,16 @@ from analyzers.contracts.facts import Frame, StackFact
 
 toml: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
-NAME_CHARS = 16 << 10  # template names of real stacks reach 2 KB; beyond this a name is cut
+NAME_CHARS = 8 << 10  # template names of real stacks reach 2 KB; beyond this a name is cut
 MAX_CYCLE = 3  # mutual recursion of up to three functions is folded
 # Callee frames looked at for the name of a lambda handler; plumbing in between is skipped.
 CALLEE_FRAMES = 8
 
 _LAMBDA = re.compile(r"\{lambda\([^{}]*\)#(\d+)\}")
+_PLACE = "\0"  # stands for a lambda while the ones around it are looked at
 _CLANG_LAMBDA = re.compile(r"'lambda(\d*)'\([^()]*\)|\$_(\d+)")
 _CLONE = re.compile(
-    r"(?:\s*\[clone [^\]]*\]|\.(?:cold|isra|part|constprop|lto_priv|llvm|localalias)(?:\.\d+)*)+"
+    r"(?: ?\[clone [^\]]*\]|\.(?:cold|isra|part|constprop|lto_priv|llvm|localalias)(?:\.\d+)*)+"
 )
 _VERSION = re.compile(r"@{1,2}[A-Za-z_][\w.]*$|@plt$")
 _ABI = re.compile(r"\[abi:[^\]]*\]")
@@ -33,7 +34,7 @@ _OPERATOR = re.compile(
     r"operator(?: (?:new|delete)(?:\[\])?|\(\)|\[\]|<=>|<<=|>>=|->\*|<<|>>|->|<=|>=|<|>"
     r"|[-+*/%^&|~!=,]+)?(?!\w)"
 )
-_QUALIFIER = re.compile(r"\s+(?:const|volatile|noexcept|&&?)(?=\s|::|$)")
+_QUALIFIER = re.compile(r" (?:const|volatile|noexcept|&&?)(?= |::|$)")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Handler:
 @lru_cache(maxsize=4096)
 def normalise(raw: str) -> Name:
     """The name without what a rebuild or another tool would change. Total: any text gives a name."""
-    text, lambdas = _without_lambdas(raw[:NAME_CHARS])
+    text, lambdas = _without_lambdas(" ".join(raw[:NAME_CHARS].replace(_PLACE, "?").split()))
     text = _VERSION.sub("", _CLONE.sub("", _ABI.sub("", text)))
     text = _QUALIFIER.sub("", _without_brackets(text)).strip()
     return Name(_without_return_type(text), lambdas, raw)
@@ -68,8 +69,8 @@ def _without_lambdas(text: str) -> tuple[str, tuple[int, ...]]:
     numbers: list[int] = []
     while match := _LAMBDA.search(text):  # innermost first: a lambda may stand in another's parameters
         numbers.append(int(match[1][:9]))
-        text = f"{text[: match.start()]}{{lambda}}{text[match.end() :]}"
-    return _CLANG_LAMBDA.sub("{lambda}", text), tuple(numbers)
+        text = f"{text[: match.start()]}{_PLACE}{text[match.end() :]}"
+    return _CLANG_LAMBDA.sub(_PLACE, text).replace(_PLACE, "{lambda}"), tuple(numbers)
 
 
 def _without_brackets(text: str) -> str:

@@ -18,6 +18,12 @@ from analyzers.stacks.confine import READ_SIZE, Running
 
 LINE_BYTES = 4 << 20  # one answer; 64 frames with long template names are 100 KB
 ANSWER_BYTES = 16 << 20  # everything gdb may say to one command
+MAX_DEPTH = 64  # of nested tuples and lists; gdb's own reach about six
+_CONSOLE = re.compile(r'~"(?:[^"\\]|\\.)*"', re.DOTALL)
+_RECORD = re.compile(r"\d*\^[a-z]+((?:,.*)?)", re.DOTALL)
+_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")|([A-Za-z_][\w.-]*=)|([{}\[\],])', re.DOTALL)
+_COMPOUND = re.compile(r"\{(?:kv(?:,kv)*)?\}|\[(?:k?v(?:,k?v)*)?\]")
+_RESULTS = re.compile(r"(?:,kv)*")
 _RESULT = re.compile(rb"^(\d+)\^(done|running|connected|error|exit)")
 
 
@@ -127,12 +133,46 @@ class LineBuffer:
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:
-    """One MI line by pygdbmi, or None where it makes no sense of it: gdb's output is not ours to trust."""
+    """A result or console line by pygdbmi, or None where it is neither, or not well formed."""
+    text = line.decode("utf-8", "replace")
+    if not well_formed(text):
+        return None
     try:
-        record = gdbmiparser.parse_response(line.decode("utf-8", "replace"))
+        record = gdbmiparser.parse_response(text)
     except Exception:  # noqa: BLE001 - the parser raises bare exceptions on malformed lines
         return None
     return record if isinstance(record, dict) else None
+
+
+def well_formed(text: str) -> bool:
+    """True for a console line or a result record by MI's grammar.
+
+    Checked first because the parser loops for ever on some malformed input (found by a property test),
+    and what gdb prints can be shaped by the names in a stranger's core.
+    """
+    if _CONSOLE.fullmatch(text):
+        return True
+    record = _RECORD.fullmatch(text)
+    if record is None:
+        return False
+    kinds, at = list[str](), 0
+    while at < len(record[1]):
+        token = _TOKEN.match(record[1], at)
+        if token is None:
+            return False
+        kinds.append("v" if token[1] else "k" if token[2] else token[3])
+        at = token.end()
+    return _is_results("".join(kinds))
+
+
+def _is_results(kinds: str) -> bool:
+    """Reduces tuples and lists to values, innermost first: k is a name with its "=", v a value."""
+    for _ in range(MAX_DEPTH):
+        reduced = _COMPOUND.sub("v", kinds)
+        if reduced == kinds:
+            break
+        kinds = reduced
+    return bool(_RESULTS.fullmatch(kinds))
 
 
 def _answer(line: bytes, kind: str, console: tuple[str, ...]) -> Answer:

@@ -39,7 +39,8 @@ class _Open:
 
 
 def _equal(left: Frame, right: Frame) -> bool:
-    return replace(left, repeat=1) == right and bool(right.function or right.ip)
+    same = left.function == right.function and left.ip == right.ip and bool(right.function or right.ip)
+    return same and replace(left, repeat=1) == right
 
 
 @dataclass

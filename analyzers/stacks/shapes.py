@@ -14,16 +14,17 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        r"\s*(?:[>|]\s?)+(?=\S|\s*#)",  # mail and Markdown quotes
+        r"\s*(?:[>|] ?)+",  # mail and Markdown quotes
         # journald and syslog: month (localised), day, time, host, program[pid]
         r"[^\W\d]{1,5}\.?\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s\S+\s[^\s:\[]+(?:\[\d+\])?:\s?",
         r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\s(?:std(?:out|err)\s[FP]\s)?",
-        r"[\w.-]+\s+\|\s?(?=\S|\s+#)",  # docker compose
+        r"[\w.-]+\s+\| ?",  # docker compose
         r"\S+\s[^\s:\[]+\[\d+\]:\s?",  # journalctl -o with-unit, short
         r"\[\s*\d{1,5}\]\s",  # a router child's port
         r"\d+\.\d\d\.\d{3}\.\d{3}\s[A-Z]\s(?:\w+\s+\w+:\s)?",  # the server's own stamp
     )
 )
+_BARE = re.compile(r"\s*#\d+\s")  # nothing stands before this frame
 
 _CURRENT = re.compile(r"^\[?Current thread is \d+ \((?:Thread 0x[0-9a-f]+ \()?LWP (\d+)")
 _GDB_THREAD = re.compile(
@@ -39,12 +40,11 @@ _FAULTHANDLER = re.compile(
 
 _NUMBERED = re.compile(r"^\s*#(\d+)\s+(?:(0x[0-9a-f]{1,16})\s+)?(in\s+)?(.*)$")
 _LLDB_FRAME = re.compile(r"^\s*\*?\s*frame #(\d+): (0x[0-9a-f]{1,16})\s?(.*)$")
-_SYMBOLS = re.compile(r"^\s*(\S*?[\w+.-]+)\(([^()\s+]*)(?:\+(0x[0-9a-f]+))?\)\s?\[(0x[0-9a-f]+)\]?\s*$")
+_SYMBOLS = re.compile(r"^\s*([^\s()]+)\(([^()\s+]*)(?:\+(0x[0-9a-f]+))?\)\s?\[(0x[0-9a-f]+)\]?\s*$")
 _MAC_FRAME = re.compile(r"^(\d+)\s+(\S+)\s+(0x[0-9a-f]{8,16})\s(.+?) \+ (\d+)\s*$")
 _PYTHON_FRAME = re.compile(r'^\s+File "([^"]*)", line (\d+) in (\S+)')
-_SYSTEMD_MODULE = re.compile(r"^(.*?)\s*\((\S+) \+ (0x[0-9a-f]+)\)\s*$")
-_AT = re.compile(r"\sat (\S+?):(\d+)(?::\d+)?\s*$")
-_FROM = re.compile(r"\sfrom (\S+)\s*$")
+_SYSTEMD_MODULE = re.compile(r"(\S+) \+ (0x[0-9a-f]{1,16})\)\s*")
+_PLACE = re.compile(r"(\S+?):(\d+)(?::\d+)?\s*")
 _EU_BUILD = re.compile(r"^\s*\[([0-9a-f]{8,64})\]@0x([0-9a-f]{1,16})(?:\+0x[0-9a-f]+)?$")
 _EU_SOURCE = re.compile(r"^\s+(/\S*?|\S+\.\w+):(\d+)(?::\d+)?$")
 _LLDB_OFFSET = re.compile(r"\s\+\s\d+\s*$")
@@ -64,11 +64,13 @@ class Header:
 def cleaned(line: str) -> str:
     """The line without colours, carriage return and the prefixes of whatever carried it."""
     line = _ANSI.sub("", line).rstrip("\r\n\x00 ")
-    for _ in range(MAX_PREFIXES):
+    for _ in range(0 if _BARE.match(line) else MAX_PREFIXES):
         match = next((found for pattern in _PREFIXES if (found := pattern.match(line))), None)
         if match is None or match.end() == 0:
             break
         line = line[match.end() :]
+    if line.isprintable():
+        return line
     return "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
 
 
@@ -116,10 +118,11 @@ def frame(line: str) -> tuple[int, Frame, bool] | None:
 
 def _numbered(ip: int | None, rest: str, gdb: bool) -> Frame:
     """``#N`` lines of gdb, eu-stack and coredumpctl differ behind the address."""
-    module = _SYSTEMD_MODULE.match(rest)
+    before, _, last = rest.rpartition("(")
+    module = _SYSTEMD_MODULE.fullmatch(last)
     if module and ip is not None and not gdb:
-        offset = int(module[3], 16)
-        return Frame(function=_named(module[1]), module=_base(module[2]), offset=offset, ip=ip)
+        offset = int(module[2], 16)
+        return Frame(function=_named(before), module=_base(module[1]), offset=offset, ip=ip)
     name, dash, base = rest.rpartition(" - ")
     if not dash and rest.startswith("- "):
         name, dash, base = "", "- ", rest[2:]
@@ -129,15 +132,22 @@ def _numbered(ip: int | None, rest: str, gdb: bool) -> Frame:
 
 
 def _gdb(ip: int | None, rest: str) -> Frame:
-    at, of = _AT.search(rest), _FROM.search(rest)
-    end = min((found.start() for found in (at, of) if found), default=len(rest))
-    return Frame(
-        function=_named(_without_values(rest[:end])),
-        module=_base(of[1]) if of else None,
-        ip=ip,
-        file=at[1] if at else None,
-        line=int(at[2][:9]) if at else None,
-    )
+    head, file, line = _split_place(rest)
+    head, module = _split_library(head)
+    return Frame(function=_named(_without_values(head)), module=module, ip=ip, file=file, line=line)
+
+
+def _split_place(text: str) -> tuple[str, str | None, int | None]:
+    """(text before, file, line) of a text that ends in `` at FILE:LINE``."""
+    head, at, tail = text.rpartition(" at ")
+    place = _PLACE.fullmatch(tail) if at else None
+    return (head, place[1], int(place[2][:9])) if place else (text, None, None)
+
+
+def _split_library(text: str) -> tuple[str, str | None]:
+    """(text before, base name) of a text that ends in `` from LIBRARY``."""
+    head, of, tail = text.rpartition(" from ")
+    return (head, _base(tail.strip())) if of and " " not in tail.strip() else (text, None)
 
 
 def _without_values(text: str) -> str:
@@ -157,15 +167,15 @@ def _lldb(ip: int, rest: str) -> Frame:
     module, tick, place = rest.partition("`")
     if not tick:
         module, place = (rest.strip(), "") if " " not in rest.strip() else ("", rest)
-    at = _AT.search(place)
-    function = _LLDB_OFFSET.sub("", place[: at.start()] if at else place)
+    head, file, line = _split_place(place)
+    function = _LLDB_OFFSET.sub("", head)
     inlined = function.startswith("[inlined] ")
     return Frame(
         function=_named(function.removeprefix("[inlined] ")),
         module=_base(module.strip()),
         ip=ip,
-        file=at[1] if at else None,
-        line=int(at[2][:9]) if at else None,
+        file=file,
+        line=line,
         inlined=inlined,
     )
 
@@ -195,7 +205,8 @@ def continued(frame: Frame, line: str) -> Frame:
         return frame
     if source := _EU_SOURCE.match(line):
         return replace(frame, file=source[1], line=int(source[2][:9]))
-    at, of = _AT.search(line), _FROM.search(line)
-    if at and frame.file is None:
-        return replace(frame, file=at[1], line=int(at[2][:9]))
-    return replace(frame, module=_base(of[1])) if of and frame.module is None else frame
+    _, file, number = _split_place(line)
+    _, library = _split_library(line)
+    if file and frame.file is None:
+        return replace(frame, file=file, line=number)
+    return replace(frame, module=library) if library and frame.module is None else frame

@@ -116,9 +116,9 @@ def write_model(spec: ModelSpec, path: Path) -> None:
 def _writer(path: Path) -> Any:
     try:
         from gguf import GGUFWriter
-    except ImportError:
+    except ImportError as error:
         raise UserError(
-            "the package that writes GGUF files is missing",
+            f"the package that writes GGUF files cannot be loaded ({error})",
             where="gguf",
             remedy="run: pip install 'llama-blackbox[lab]'",
         ) from None

@@ -36,7 +36,7 @@ class _Trace:
     lines: list[str] = field(default_factory=list)
 
     def say(self, rule: Rule, text: str) -> None:
-        self.lines.append(f"{rule.name}: {text}")
+        self.lines.append(rules.printable(f"{rule.name}: {text}"))
 
 
 def sign(

@@ -98,11 +98,16 @@ def _key_name(frame: Frame) -> str:
 
 def _part(text: str) -> str:
     """One part of a key: printable, bounded, still different when the texts differ."""
-    clean = "".join(char if char.isprintable() else "?" for char in text)
+    clean = printable(text).replace(SEPARATOR, "?")
     if clean == text and len(text) <= PART_CHARS:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:DIGEST_CHARS]
     return f"{clean[:PART_CHARS]}~{digest}"
+
+
+def printable(text: str) -> str:
+    """The text without anything a terminal would act on."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _place_site(draft: Draft) -> str:

@@ -17,7 +17,12 @@ START = "import llama_blackbox_launcher as l; l.entry()"
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(folder)}
     return subprocess.run(
-        [sys.executable, "-c", START, "--version"], capture_output=True, text=True, env=env, cwd="/", check=False
+        [sys.executable, "-c", START, "--version"],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd="/",
+        check=False,
     )
 
 

@@ -42,7 +42,13 @@ def _evidence_json(**more: Any) -> dict[str, Any]:
 
 
 def test_unknown_ids_are_kept_and_not_refused() -> None:
-    verdict = {"class": "QUANTUM", "cause": "moon", "phase": "dreaming", "confidence": "cosmic", "defect": "D99"}
+    verdict = {
+        "class": "QUANTUM",
+        "cause": "moon",
+        "phase": "dreaming",
+        "confidence": "cosmic",
+        "defect": "D99",
+    }
     kept = json.loads(report(verdict=verdict).to_json())["verdict"]
     assert {key: kept[key] for key in verdict} == verdict
 

@@ -12,7 +12,9 @@ from analyzers.triage.material import Material, numbering
 next_id = numbering()
 
 
-def made(fact: Fact, pid: int | None = None, mono: float | None = None, wall: float | None = None) -> Evidence:
+def made(
+    fact: Fact, pid: int | None = None, mono: float | None = None, wall: float | None = None
+) -> Evidence:
     return to_evidence(
         fact,
         id=next_id(),

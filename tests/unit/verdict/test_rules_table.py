@@ -58,7 +58,9 @@ def stack_for(shape: str, reader: bool) -> tuple[object, ...]:
     return READER if reader else NO_READER
 
 
-@pytest.mark.parametrize(("shape", "phase"), list(itertools.product(SHAPES, ("unloading", "asleep", "waking"))))
+@pytest.mark.parametrize(
+    ("shape", "phase"), list(itertools.product(SHAPES, ("unloading", "asleep", "waking")))
+)
 def test_a_reader_over_a_model_that_is_gone_is_d2_whatever_the_kernel_calls_it(
     shape: str, phase: str
 ) -> None:

@@ -1,8 +1,8 @@
 """The fast rung: every thread's frames of a core by elfutils' eu-stack.
 
-Flags, measured on real 180 MB cores of a hosted server (11 threads, warm cache): plain, ``-m``, ``-b`` or
-both 60-110 ms and 24 MB; ``-i`` 320 ms and 67 MB; ``-s`` 740 ms and 72 MB. So module and build-id are
-asked for here, and inlined frames and lines are left to gdb.
+Flags, tried on real 180 MB cores of a hosted server (11 threads, warm cache): plain, ``-m``, ``-b`` or both
+about a tenth of a second; ``-i`` several times and ``-s`` some ten times that, with three times the memory.
+So module and build-id are asked for here, and inlined frames and lines are left to gdb.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def stack_overflow(core: Core) -> bool:
     sp = crashed.registers.get("rsp") if crashed else None
     if fault is None or sp is None or abs(fault - sp) > STACK_REACH or _writable_at(core, fault):
         return False
-    return any(_just_below(fault, row) and sp < row.address + STACK_REACH for row in core.segments)
+    return any(_just_below(fault, row) for row in core.segments)
 
 
 def _just_below(address: int, segment: Segment) -> bool:

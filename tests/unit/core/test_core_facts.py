@@ -41,6 +41,11 @@ def test_a_stack_overflow_is_a_fault_just_below_a_stack_next_to_the_pointer(
     assert fault_at(tmp_path, fault, sp) is expected
 
 
+def test_a_fault_in_writable_memory_is_no_overflow(tmp_path: Path) -> None:
+    # GIVEN that the page below the stack is ordinary memory, not a guard
+    assert not fault_at(tmp_path, STACK - 8, STACK, guard=R | W)
+
+
 def test_an_unknown_address_is_never_a_stack_overflow(tmp_path: Path) -> None:
     assert not fault_at(tmp_path, STACK - 8, STACK, code=0x80)
 

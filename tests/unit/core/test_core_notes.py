@@ -184,6 +184,10 @@ def test_a_core_cut_before_its_notes_is_still_a_core(tmp_path: Path) -> None:
         assert core.signal is None
 
 
+def test_a_core_without_a_note_segment_is_cut(tmp_path: Path) -> None:
+    assert read(tmp_path, header()).cut
+
+
 def test_more_than_65534_segments_are_counted_by_section_zero(tmp_path: Path) -> None:
     # GIVEN PN_XNUM in the header and the number in sh_info
     builder = a_core()

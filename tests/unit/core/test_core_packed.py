@@ -8,6 +8,7 @@ import gzip
 import lzma
 import os
 import stat
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def test_several_frames_in_one_file_are_one_core(tmp_path: Path, kind: str) -> N
 @pytest.mark.parametrize("kind", PACKERS)
 def test_a_packed_core_that_ends_early_gives_what_it_holds(tmp_path: Path, kind: str) -> None:
     # GIVEN a packed core of incompressible memory, cut in the middle
-    data = CoreBuilder().thread(1).load(0x1000, os.urandom(4 << 20)).bytes()
+    data = CoreBuilder().thread(1).load(0x1000, os.urandom(2 << 20)).bytes()
     path = packed(tmp_path, kind, data)
     os.truncate(path, path.stat().st_size * 2 // 3)
     # WHEN it is opened and read THEN the notes are there and the core says that it is cut
@@ -142,6 +143,17 @@ def test_a_package_that_wants_gigabytes_of_memory_is_refused(tmp_path: Path) -> 
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     path = tmp_path / "core"
     path.write_bytes(writer.compress(CORE) + writer.flush())
+    with pytest.raises(UserError, match="wants over 128 MB"), opened(path, tmp_path):
+        pass
+
+
+def test_an_xz_dictionary_of_a_gigabyte_is_refused(tmp_path: Path) -> None:
+    # GIVEN an xz block header (at 12, 12 bytes with its CRC) whose dictionary size says 1 GiB
+    data = bytearray(lzma.compress(CORE))
+    data[16] = 36
+    data[20:24] = zlib.crc32(data[12:20]).to_bytes(4, "little")
+    path = tmp_path / "core"
+    path.write_bytes(bytes(data))
     with pytest.raises(UserError, match="wants over 128 MB"), opened(path, tmp_path):
         pass
 

@@ -82,17 +82,27 @@ class _XzReader:
         return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
 
 
+class _Piecewise:
+    """Reads what is ready: a full read that meets the end of a cut file throws away what it had."""
+
+    def __init__(self, stream: gzip.GzipFile | bz2.BZ2File) -> None:
+        self._stream = stream
+
+    def read(self, size: int, /) -> bytes:
+        return self._stream.read1(size)
+
+
 def _zstd(source: BinaryIO) -> Reader:
     unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
     return unpacker.stream_reader(source, read_across_frames=True)
 
 
 def _gzip(source: BinaryIO) -> Reader:
-    return gzip.GzipFile(fileobj=source)
+    return _Piecewise(gzip.GzipFile(fileobj=source))
 
 
 def _bzip2(source: BinaryIO) -> Reader:
-    return bz2.BZ2File(source)
+    return _Piecewise(bz2.BZ2File(source))
 
 
 FORMATS: dict[bytes, tuple[str, Callable[[BinaryIO], Reader]]] = {

@@ -34,6 +34,7 @@ GDB_IDLE_SECONDS = 2
 TRIES = 5
 # How long a request is watched before it counts as waiting for ever; awake it takes under half a second.
 PATIENCE = 4.0
+GDB_PATIENCE = 15.0
 # The error a look-up in the emptied vocabulary answers with; see libstdc++'s unordered_map::at.
 EMPTY_VOCABULARY = b"_Map_base::at"
 PHASES = ("asleep", "unloading")
@@ -94,7 +95,7 @@ def attempt(stage: Stage, shape: Shape) -> Provoked:
     if baseline is None and answer is not None and answer.status is not None:
         server.send(touch())
         baseline = server.send(shape.request)
-    outcome = classify(server.finished, answer, baseline)
+    outcome = classify(server.ending is not None, answer, baseline)
     return closed(
         shape.name,
         _expected(shape, outcome),
@@ -107,10 +108,12 @@ def attempt(stage: Stage, shape: Shape) -> Provoked:
 
 
 def _watch(server: RunningServer, pinned: Pinned) -> Answer | None:
-    """Wait for the answer or the end; a broken connection announces an end."""
-    server.wait_until(lambda each: each.finished or not pinned.pending.waiting, PATIENCE)
+    """Wait for the answer or the end; a broken connection announces an end. Under gdb the fault comes
+    seconds before the end: saving the core lies between."""
+    patience = GDB_PATIENCE if server.under_gdb else PATIENCE
+    server.wait_until(lambda each: each.ending is not None or not pinned.pending.waiting, patience)
     answer = pinned.pending.answer
-    if server.finished or (answer is not None and answer.status is None):
+    if server.ending is not None or (answer is not None and answer.status is None):
         server.wait_until(exited, DEATH_DEADLINE)
         answer = pinned.pending.wait(PATIENCE)
     return answer

@@ -18,6 +18,7 @@ RULES: tuple[Rule, ...] = (
     aborts.pid_one,
     aborts.shutdown,
     unload.stale_capture,
+    unload.stale_capture_abort,
     unload.unload_under_reader,
     stranded.stranded,
     unload.error_answer,

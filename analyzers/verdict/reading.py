@@ -36,6 +36,7 @@ class StackReading:
     waits_for_result: bool = False
     in_barrier: bool = False
     aborts: bool = False
+    aborts_in_reader: bool = False  # ggml_abort called by code that reads the model
     exception: bool = False
     reloading: bool = False
 
@@ -69,6 +70,7 @@ def read_stack(stack: StackFact, evidence_id: str) -> StackReading:
         waits_for_result=any(part in name for name in names for part in WAITING_FOR_RESULT),
         in_barrier=any("wait_until_no_sleep" in name for name in names),
         aborts=any("ggml_abort" in name for name in names),
+        aborts_in_reader=_aborts_in_reader(stack.frames),
         exception=any("ggml_uncaught_exception" in n or "__verbose_terminate" in n for n in names),
         reloading=_reloading(names),
     )
@@ -88,6 +90,12 @@ def _top_is_allocator(frames: tuple[Frame, ...]) -> bool:
         if not is_plumbing(frame):
             return False
     return False
+
+
+def _aborts_in_reader(frames: tuple[Frame, ...]) -> bool:
+    at = next((i for i, frame in enumerate(frames) if name_of(frame) == "ggml_abort"), None)
+    caller = next((f for f in frames[at + 1 :] if not is_plumbing(f)), None) if at is not None else None
+    return caller is not None and reader_kind(caller) == "model"
 
 
 def _reloading(names: list[str]) -> bool:

@@ -48,6 +48,37 @@ def memory_fault(case: Case, ending: Ending, crash: StackReading | None) -> bool
     return ending.signal == int(signal.SIGABRT) and damage and not (crash and crash.exception)
 
 
+def stale_capture_abort(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """D1 that a check inside the tokenizer noticed: it aborts on a vocabulary that no load can make.
+
+    The server prints its own backtrace first, which takes seconds; the loop may be anywhere by the time the
+    core is written, so its state is no witness here (measured: it had gone to sleep again).
+    """
+    crash = case.crash
+    if crash is None or ending.signal != int(signal.SIGABRT) or not crash.aborts_in_reader:
+        return None
+    woken = any(seen.fact.event == "exit-sleep" for seen in story.transitions)
+    if not (crash.stale_signature and crash.handler and story.slept and woken):
+        return None
+    return Finding(
+        "SEGV-UAF-SLEEP",
+        "wake",
+        "first-request-after-wake",
+        "strong",
+        "A token-counting request woke the server and then read the vocabulary that sleep had freed; "
+        "a check in the tokenizer noticed.",
+        "D1",
+        crash.handler,
+        (
+            f"{crash.model_reader} aborted under {crash.handler}: the vocabulary it was given made no sense",
+            "that handler takes the vocabulary as an argument, read before the wake barrier (D1's mark)",
+            "this process had slept and was woken",
+            "the queue loop's state in the core is not counted: printing the backtrace took longer than a sleep",
+        ),
+        tuple(dict.fromkeys((*ending.witnesses, crash.id, *story.witnesses))),
+    )
+
+
 def stale_capture(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """D1: the token-counting handler kept the vocabulary from before the wake."""
     crash = case.crash

@@ -186,6 +186,26 @@ def test_count_handler_and_a_log_that_ends_asleep_fits_both_and_says_so() -> Non
     assert (found.class_, found.defect, found.confidence) == ("SEGV-UAF-SLEEP", None, "weak")
 
 
+ABORT_IN_READER = ("raise", "abort", "ggml_abort", *TOKENIZE)
+
+
+def test_d1_that_the_tokenizer_noticed_is_d1_and_the_late_core_decides_no_phase() -> None:
+    maker = Maker().log(*WOKEN, "enter-sleep").core(6).stack((*ABORT_IN_READER, COUNT_AFFECTED, *HTTP))
+    found = verdict(maker.loop("asleep", sleeping=True).abort("ggml-abort"))
+    assert (found.class_, found.defect, found.phase) == ("SEGV-UAF-SLEEP", "D1", "first-request-after-wake")
+    assert found.confidence == "strong"
+
+
+@pytest.mark.parametrize(
+    ("log", "handler"), [(NEVER_SLEPT, COUNT_AFFECTED), (SLEPT, COUNT_AFFECTED), (WOKEN, COUNT_FIXED)]
+)
+def test_an_abort_in_the_tokenizer_without_wake_or_mark_is_an_abort(
+    log: tuple[str, ...], handler: str
+) -> None:
+    maker = Maker().log(*log).core(6).stack((*ABORT_IN_READER, handler, *HTTP)).abort("ggml-abort")
+    assert (verdict(maker).class_, verdict(maker).defect) == ("ABRT-ABORT", None)
+
+
 def test_frames_without_any_log_blame_nothing() -> None:
     found = verdict(Maker().stack((*TOKENIZE, COUNT_AFFECTED, *HTTP), "pasted").exit(11))
     assert (found.class_, found.defect) == ("SEGV", None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import StackFact, to_evidence
+from analyzers.contracts.facts import ExitFact, StackFact, to_evidence
 from analyzers.contracts.report import Gap
 from analyzers.logs.reading import Reading
 from analyzers.logs.scan import read_text
@@ -14,7 +14,7 @@ from analyzers.stacks.pasted import parse_pasted
 from analyzers.triage.from_core import describe_stack
 from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
-from analyzers.triage.traces import looks_like_trace
+from analyzers.triage.traces import TraceEnd, as_live, looks_like_trace, taken_live, trace_end
 
 NextId = Callable[[], str]
 TRACE_BYTES = 8 << 20  # a self-printed trace of hundreds of threads has well under 1 MB
@@ -47,10 +47,16 @@ def _own(items: Iterable[Evidence], numbered: dict[str, Evidence]) -> list[Evide
 
 def _traces(path: Path, name: str, next_id: NextId) -> list[Evidence]:
     """Stacks that stand in the text's end; a client can hardly forge one, but a person can paste anything."""
-    text = _tail(path)
-    if not looks_like_trace(text):
+    raw = _tail(path)
+    if not looks_like_trace(raw):
         return []
-    return [_as_evidence(stack, name, next_id) for stack in parse_pasted(text.decode("utf-8", "replace"))]
+    text = raw.decode("utf-8", "replace")
+    stacks = parse_pasted(text)
+    if taken_live(text):
+        stacks = as_live(stacks)
+    end = trace_end(text, stacks)
+    ended = [_end_evidence(end, name, next_id)] if end is not None else []
+    return [*(_as_evidence(stack, name, next_id) for stack in stacks), *ended]
 
 
 def _tail(path: Path) -> bytes:
@@ -68,6 +74,17 @@ def _as_evidence(stack: StackFact, name: str, next_id: NextId) -> Evidence:
         text=describe_stack(stack),
         trust=Trust.SERVER,
         incarnation=Incarnation(),
+    )
+
+
+def _end_evidence(end: TraceEnd, name: str, next_id: NextId) -> Evidence:
+    return to_evidence(
+        ExitFact(by="trace", signal=end.signal),
+        id=next_id(),
+        source=f"{name}: what the trace says of the end",
+        text=end.said,
+        trust=Trust.SERVER,
+        incarnation=Incarnation(pid=end.pid),
     )
 
 

@@ -2,78 +2,93 @@
 
 from __future__ import annotations
 
-import io
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, cast
 
-import zstandard
-
+from analyzers.core.elf import MAGIC as ELF
+from analyzers.core.files import opened_regular, plain, pread
+from analyzers.core.packed import DAMAGE, FORMATS, LZ4_MAGICS, Reader
 from analyzers.errors import UserError
 from analyzers.logs import looks
 from analyzers.triage.traces import looks_like_trace
 
 HEAD = 64 << 10
-ELF = b"\x7fELF"
-ET_CORE = 4
 TAR_MAGIC_AT = 257
 MANIFEST = "manifest.json"
+WANTED = "give a core, a server's log, a journal export, a backtrace or a bundle"
+_PICTURE = ("a picture", "paste its text into a file")
+# Things people hand over by mistake, and what they should have handed over.
+FOREIGN: dict[bytes, tuple[str, str]] = {
+    b"\x89PNG": _PICTURE,
+    b"\xff\xd8\xff": _PICTURE,
+    b"%PDF": ("a PDF document", "paste its text into a file"),
+    b"PK\x03\x04": ("a zip archive", "unpack it and name the files in it"),
+    b"GGUF": ("a model file, not evidence", WANTED),
+    b"LPKSHHRH": ("a journal file", "run: journalctl --file FILE -o export > server.export"),
+    b"\xff\xfe": ("text in UTF-16", "run: iconv -f UTF-16 -t UTF-8 FILE > FILE.txt"),
+    b"\xfe\xff": ("text in UTF-16", "run: iconv -f UTF-16 -t UTF-8 FILE > FILE.txt"),
+}
+MAX_CONTROLS = (
+    0.05  # share of control characters in the head of a text: colours, a torn block; random bytes have 0.1
+)
+# NUL is not among them: a log that was cut while it was written to starts or ends with any number of them.
+_CONTROLS = bytes(code for code in range(1, 32) if code not in b"\t\n\r\x1b")
 
 
 def sniff(path: Path) -> str:
     """One of: core, bundle, journal-export, journal-json, kernel-log, server-log, stack-trace.
 
-    Raises UserError for what cannot be read or is none of these.
+    Raises UserError for what cannot be read, is no regular file (opening a pipe or reading a device could
+    take for ever) or is none of these.
     """
-    try:
-        if path.is_dir():
-            return _folder(path)
-        with path.open("rb") as file:
-            raw = file.read(HEAD)
-    except OSError as error:
-        raise UserError(
-            f"cannot be read ({error.strerror})", where=str(path), remedy="check the path and its rights"
-        ) from None
-    except ValueError:
-        raise UserError("is not a usable path", where=repr(str(path)), remedy="check the path") from None
-    if not raw:
-        raise UserError("the file is empty", where=str(path), remedy="give the file that holds the evidence")
-    return _by_bytes(path, raw)
+    where = plain(str(path))
+    if _is_folder(path, where):
+        return "bundle"
+    with opened_regular(path, where) as descriptor:
+        raw = pread(descriptor, HEAD, 0)
+        if not raw:
+            raise UserError("the file is empty", where=where, remedy="give the file that holds the evidence")
+        head = unpacked_head(descriptor, raw, where)
+    return _by_bytes(head, packed=head is not raw, where=where)
 
 
-def _folder(path: Path) -> str:
+def _is_folder(path: Path, where: str) -> bool:
+    """True for a bundle's folder. Raises UserError for any other one."""
     try:
+        if not path.is_dir():
+            return False
         if (path / MANIFEST).is_file():
-            return "bundle"
+            return True
         next(path.iterdir(), None)
-    except PermissionError:
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a usable name"
         raise UserError(
-            "the folder cannot be read (permission denied)",
-            where=str(path),
-            remedy="run as a user who may read it",
-        ) from None
+            f"cannot be read ({reason.lower()})", where=where, remedy="check the path and its rights"
+        ) from error
     raise UserError(
-        f"is a folder and no bundle (it has no {MANIFEST})", where=str(path), remedy="name the files in it"
+        f"a folder and no bundle (it has no {MANIFEST})", where=where, remedy="name the files in it"
     )
 
 
-def _by_bytes(path: Path, raw: bytes) -> str:
-    head = unpacked_head(path, raw)
-    packed = head is not raw
-    if head[:4] == ELF:
-        return "core"  # the core reader says what kind of ELF it really is
+def _by_bytes(head: bytes, *, packed: bool, where: str) -> str:
+    if head.startswith((ELF, *LZ4_MAGICS)):
+        return "core"  # the core reader says what kind of ELF it really is, and how to unpack lz4
     if head[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
         return "bundle"
     if packed:
         raise UserError(
-            "is compressed, but holds neither a core nor a bundle",
-            where=str(path),
+            "compressed, but neither a core nor a bundle is in it",
+            where=where,
             remedy="decompress it and give the text",
         )
-    return _text_kind(head)
+    return _text_kind(head, where)
 
 
-def _text_kind(head: bytes) -> str:
+def _text_kind(head: bytes, where: str) -> str:
+    foreign = next((told for magic, told in FOREIGN.items() if head.startswith(magic)), None)
+    if foreign is not None:
+        raise UserError(foreign[0], where=where, remedy=foreign[1])
     tests: tuple[tuple[Callable[[bytes], bool], str], ...] = (
         (looks.looks_like_export, "journal-export"),
         (looks.looks_like_json, "journal-json"),
@@ -81,48 +96,35 @@ def _text_kind(head: bytes) -> str:
         (looks.looks_like_kernel, "kernel-log"),
         (looks_like_trace, "stack-trace"),
     )
-    return next((kind for test, kind in tests if test(head)), "server-log")
+    kind = next((kind for test, kind in tests if test(head)), None)
+    if kind is None and len(head) - len(head.translate(None, _CONTROLS)) > len(head) * MAX_CONTROLS:
+        raise UserError("neither a core, a bundle nor text", where=where, remedy=WANTED)
+    return kind or "server-log"
 
 
-def unpacked_head(path: Path, raw: bytes) -> bytes:
+def unpacked_head(descriptor: int, raw: bytes, where: str) -> bytes:
     """The first bytes after one layer of zstd, gzip, xz or bzip2; ``raw`` itself when it is not packed."""
-    opener = next((make for magic, make in _PACKERS.items() if raw.startswith(magic)), None)
-    if opener is None:
+    maker = next((maker for magic, (_, maker) in FORMATS.items() if raw.startswith(magic)), None)
+    if maker is None:
         return raw
     try:
-        with path.open("rb") as file:
-            return opener(file).read(HEAD)
-    except (OSError, EOFError, ValueError, zstandard.ZstdError):
-        raise UserError(
-            "the compressed data is damaged", where=str(path), remedy="copy or fetch it again"
-        ) from None
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            file.seek(0)
+            head = _filled(maker(file))
+    except (EOFError, *DAMAGE):
+        head = b""
+    if not head:
+        raise UserError("the compressed data is cut or damaged", where=where, remedy="copy or fetch it again")
+    return head
 
 
-def _zstd(file: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file))
-
-
-def _gzip(file: IO[bytes]) -> IO[bytes]:
-    import gzip
-
-    return cast("IO[bytes]", gzip.open(file))
-
-
-def _xz(file: IO[bytes]) -> IO[bytes]:
-    import lzma
-
-    return lzma.open(file)
-
-
-def _bzip2(file: IO[bytes]) -> IO[bytes]:
-    import bz2
-
-    return bz2.open(file)
-
-
-_PACKERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
-    b"\x28\xb5\x2f\xfd": _zstd,
-    b"\x1f\x8b": _gzip,
-    b"\xfd7zXZ\x00": _xz,
-    b"BZh": _bzip2,
-}
+def _filled(reader: Reader) -> bytes:
+    """HEAD bytes, or all there are; what came before damage still counts."""
+    head = b""
+    try:
+        while len(head) < HEAD and (part := reader.read(HEAD - len(head))):
+            head += part
+    except (EOFError, *DAMAGE):
+        if not head:
+            raise
+    return head

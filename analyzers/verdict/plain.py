@@ -192,10 +192,11 @@ def planned(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         "NO-FAULT",
         "supervisor",
         "stopping",
-        "strong",
-        "The server was told to stop and stopped.",
+        "strong" if ending.known else "weak",
+        "The server was told to stop" + (" and stopped." if ending.known else "; its log ends there."),
         reasons=("the end was asked for" if asked else "the process exited by itself with status 0",),
         witnesses=(*ending.witnesses, *stop),
+        asks=() if ending.known else (EXIT_ASK,),
     )
 
 

@@ -11,6 +11,8 @@ RUNG_RANK = {"gdb": 5, "stride": 5, "eu-stack": 4, "live": 4, "self-trace": 3, "
 DEEP_RECURSION = 200  # folded frames; ordinary nesting of llama-server stays far below
 ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete", "unlink_chunk")
 STALE_ARGUMENT = "handle_count_tokens(llama_vocab const*"
+# A build without ggml's own handler shows only the library's std::terminate (the wheels do).
+UNCAUGHT = ("ggml_uncaught_exception", "__verbose_terminate", "std::terminate()")
 WAITING_FOR_RESULT = ("server_response::recv", "server_response_reader::next", "server_response_reader::wait")
 
 
@@ -71,7 +73,7 @@ def read_stack(stack: StackFact, evidence_id: str) -> StackReading:
         in_barrier=any("wait_until_no_sleep" in name for name in names),
         aborts=any("ggml_abort" in name for name in names),
         aborts_in_reader=_aborts_in_reader(stack.frames),
-        exception=any("ggml_uncaught_exception" in n or "__verbose_terminate" in n for n in names),
+        exception=any(part in name for name in names for part in UNCAUGHT),
         reloading=_reloading(names),
     )
 

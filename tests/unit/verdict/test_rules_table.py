@@ -309,6 +309,26 @@ def test_sigabrt_after_a_stop_is_benign_and_without_one_is_not() -> None:
     assert verdict(Maker().log("listening").abort("terminate").exit(6)).class_ == "ABRT-EXCEPTION"
 
 
+@pytest.mark.parametrize(
+    "thrower", ["std::terminate()", "ggml_uncaught_exception()", "__gnu_cxx::__verbose_terminate_handler()"]
+)
+def test_terminate_on_the_stack_is_an_uncaught_exception_without_any_text(thrower: str) -> None:
+    ends = ("__pthread_kill_implementation", "raise", "abort")
+    caller = ("__cxa_throw", "std::__throw_system_error(int)", "httplib::Server::listen_internal()")
+    thrown = verdict(Maker().log(*SLEPT).core(6).stack((*ends, thrower, *caller)).loop("awake"))
+    assert (thrown.class_, thrown.cause, thrown.confidence) == ("ABRT-EXCEPTION", "server", "strong")
+    aborted = verdict(Maker().log(*SLEPT).core(6).stack((*ends, *caller[2:])).loop("awake"))
+    assert (aborted.class_, aborted.confidence) == ("ABRT-ABORT", "weak")
+
+
+def test_a_log_that_ends_in_a_stop_is_weak_until_the_end_itself_is_known() -> None:
+    alone = verdict(Maker().log("listening", "cleaning-up"))
+    assert (alone.class_, alone.phase, alone.confidence) == ("NO-FAULT", "stopping", "weak")
+    assert alone.asks
+    assert verdict(Maker().log("listening", "cleaning-up").exit(code=0)).confidence == "strong"
+    assert verdict(Maker().log("listening", "cleaning-up").exit(6)).class_ == "SHUTDOWN-ABORT"
+
+
 def test_gpf_in_libc_of_pid_1_is_an_abort_and_elsewhere_a_fault() -> None:
     inside = Maker().log("listening").kernel("gpf", tid=1, object="libc.so.6").exit(code=139, by="docker")
     outside = Maker().log("listening").kernel("gpf", tid=77, object="libc.so.6").exit(code=139, by="docker")

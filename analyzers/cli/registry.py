@@ -42,7 +42,7 @@ class Verb:
         return getattr(importlib.import_module(module), attribute)
 
 
-LAB_PACKAGES = ("gguf", "httpx", "numpy", "psutil")
+LAB_PACKAGES = ("gguf", "httpx", "numpy")
 VERBS = {
     verb.name: verb
     for verb in (

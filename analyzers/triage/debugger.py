@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from analyzers.contracts.report import Gap, Report, Thread
 from analyzers.core.notes import read_core
+from analyzers.stacks.frames import fold
 from analyzers.stacks.gdb import GdbAnswer
 from analyzers.stacks.ladder import slow
 from analyzers.triage.material import CoreWork
@@ -22,7 +23,7 @@ def debugger_part(report: Report, work: CoreWork) -> Report:
             crashed=True,
             role=crashed.role if crashed else None,
             rung="gdb",
-            frames=[frame_view(frame) for frame in answer.frames],
+            frames=[frame_view(frame) for frame in fold(answer.frames)],
         )
         threads.append(view)
     return report.model_copy(update={"threads": threads, "gaps": gaps})

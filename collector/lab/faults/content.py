@@ -38,7 +38,7 @@ def _overflow(name: str, request: Request, handler: str) -> Content:
 
 # Each runs through the very reader, under the very handler, of a sleep defect.
 OVERFLOW_COMPLETION = _overflow("overflow-completion", overflowing_completion(), "handle_completions_impl")
-OVERFLOW_TOKENIZE = _overflow("overflow-tokenize", overflowing_tokenize(), "post_tokenize")
+OVERFLOW_TOKENIZE = _overflow("overflow-tokenize", overflowing_tokenize(), "tokenize")
 OVERFLOW_COUNT = _overflow("overflow-count", count_tokens(overflowing_run()), "handle_count_tokens")
 # In the queue loop's own thread: no handler is on that stack.
 OVERFLOW_GRAMMAR = Content(

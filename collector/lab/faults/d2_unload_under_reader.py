@@ -54,13 +54,13 @@ class Shape:
 
 
 COMPLETION = Shape("D2-completion", long_completion(), "handle_completions_impl", 0.1)
-TOKENIZE = Shape("D2-tokenize", long_tokenize(), "post_tokenize", 0.1)
+TOKENIZE = Shape("D2-tokenize", long_tokenize(), "tokenize", 0.1)
 COMPLETION_UNPOISONED = Shape(
     "D2-completion-unpoisoned", long_completion(), "handle_completions_impl", 0.1, poisoned=False
 )
-TOKENIZE_UNPOISONED = Shape("D2-tokenize-unpoisoned", long_tokenize(), "post_tokenize", 0.1, poisoned=False)
+TOKENIZE_UNPOISONED = Shape("D2-tokenize-unpoisoned", long_tokenize(), "tokenize", 0.1, poisoned=False)
 TOKENIZE_ERROR = Shape(
-    "D2-error-tokenize", foreign_tokenize(), "post_tokenize", 0.05, poisoned=False, wanted=ERROR
+    "D2-error-tokenize", foreign_tokenize(), "tokenize", 0.05, poisoned=False, wanted=ERROR
 )
 COMPLETION_ERROR = Shape(
     "D2-error-completion", foreign_completion(), "handle_completions_impl", 0.05, poisoned=False, wanted=ERROR

@@ -100,6 +100,7 @@ class TimelineItem(Part):
     text: str
     source: str | None = None
     trust: str | None = None
+    dated: bool = Field(default=True, description="False: it came after the item before; how long is unknown")
 
 
 class Gap(Part):

@@ -83,9 +83,12 @@ class Span:
     end: float
     kind: str  # asleep | loading
     cut: bool = False
+    known: bool = True  # False: how long it lasted is not known
 
     @property
     def text(self) -> str:
+        if not self.known:
+            return f"{self.kind} until the end"
         return f"{self.kind} {duration(self.end - self.start)}{' until the end' if self.cut else ''}"
 
 
@@ -150,7 +153,7 @@ def _spans(moments: Sequence[Moment]) -> list[Span]:
         event = moment.item.event
         opened = OPENS.get(event, "")
         if state and (opened not in {"", state} or event in CLOSES[state] or _ends(moment)):
-            found.append(Span(since, moment.at, state, cut=_ends(moment)))
+            found.append(Span(since, moment.at, state, cut=_ends(moment), known=moment.item.dated))
             state = ""
         if opened and not state:
             state, since = opened, moment.at

@@ -95,9 +95,13 @@ def describe(story: Story) -> str:
         words.append(f"the last one {sleeps[-1].text}")
     if story.fault:
         words.append(
-            f"the fault at {clock_text(story.fault.at, story.clock)}: {clean(story.fault.item.text)}"
+            f"{_when(story.fault, story.clock)}: {clean(story.fault.item.text)}"
         )
     return "; ".join(words) + "."
+
+
+def _when(fault: Moment, clock: str) -> str:
+    return f"the fault at {clock_text(fault.at, clock)}" if fault.item.dated else "the fault, at an unknown time"
 
 
 def lens_window(story: Story) -> tuple[float, float] | None:

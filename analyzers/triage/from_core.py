@@ -24,11 +24,19 @@ SERVER_FRAMES = ("server_queue", "server_routes", "server_context", "llama_", "g
 
 
 def core_material(
-    path: Path, name: str, exe: Path | None, next_id: NextId, redactor: Redactor | None
+    path: Path,
+    name: str,
+    exe: Path | None,
+    next_id: NextId,
+    redactor: Redactor | None,
+    where: str | None = None,
 ) -> Material:
-    """Everything a core says on the quick rungs. Raises UserError when it is no readable core."""
+    """Everything a core says on the quick rungs; ``where`` is the path to name in errors.
+
+    Raises UserError when it is no readable core.
+    """
     path, exe = path.absolute(), exe.absolute() if exe else None  # stack tools run in another folder
-    core = read_core(path, name)
+    core = read_core(path, where or name)
     unwound = unwind(core, exe)
     loop = loop_state(core, unwound.stacks)
     evidence = [_with_fault_file(core, item) for item in core_evidence(core, name, next_id)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,10 +15,9 @@ from analyzers.triage.build import Judged, judge, report_of
 from analyzers.triage.from_core import core_material
 from analyzers.triage.from_text import text_material
 from analyzers.triage.group import group
+from analyzers.triage.inputs import Source, lost, sources, with_hashes
 from analyzers.triage.material import CoreWork, Material, numbering
 from analyzers.triage.sniff import sniff
-
-HASH_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Triage:
 
     report: Report
     options: Options
-    paths: tuple[Path, ...] = ()
+    inputs: tuple[Source, ...] = ()
     cores: tuple[CoreWork, ...] = ()
     redactor: Redactor = field(default_factory=Redactor)
     finished: bool = False
@@ -57,14 +55,15 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
             "there is no such executable", where=str(options.exe), remedy="give the right --exe FILE"
         )
     next_id = numbering()
-    materials = [m for path in _unique(paths) for m in read_input(path, options, next_id, stack)]
+    inputs = sources(paths)
+    materials = [m for source in inputs for m in _read(source, options, next_id, stack)]
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
     judged, loose = judge_all(materials)
     report = _report(materials, judged, loose, options)
     if not options.include_private:
         report = redacted(report, redactor)
     cores = tuple(m.core for m in materials if m.core is not None)
-    return Triage(report, options, tuple(paths), cores, redactor)
+    return Triage(report, options, tuple(inputs), cores, redactor)
 
 
 def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:
@@ -73,32 +72,30 @@ def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:
     return [judge(item) for item in groups], loose
 
 
-def _unique(paths: Sequence[Path]) -> list[Path]:
-    return list(dict.fromkeys(paths))
+def _read(source: Source, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:
+    try:
+        return read_input(source, options, next_id, stack)
+    except OSError as error:
+        raise lost(source, error) from error
 
 
-def read_input(path: Path, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:
+def read_input(
+    source: Source, options: Options, next_id: Callable[[], str], stack: ExitStack
+) -> list[Material]:
     """One input's materials; a bundle has several. Unpacked copies live as long as ``stack``."""
+    path, name = source.path, source.name
     kind = sniff(path)
-    name = path.name or str(path)
-    listed = (InputFile(name=name, kind=kind, size=_size(path)),)
+    listed = (InputFile(name=name, kind=kind, size=source.size or 0),)
     if kind == "core":
-        plain = stack.enter_context(opened(path))
+        unpacked = stack.enter_context(opened(path))
         redactor = Redactor() if not options.include_private else None
-        return [replace(core_material(plain, name, options.exe, next_id, redactor), inputs=listed)]
+        found = core_material(unpacked, name, options.exe, next_id, redactor, str(path))
+        return [replace(found, inputs=listed)]
     if kind == "bundle":
         from analyzers.triage.from_bundle import bundle_materials  # tar and hashing: not for every start
 
         return bundle_materials(path, listed, options.exe, next_id, stack, check_hashes=not options.fast)
     return [replace(text_material(path, name, kind, next_id), inputs=listed)]
-
-
-def _size(path: Path) -> int:
-    return (
-        sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        if path.is_dir()
-        else path.stat().st_size
-    )
 
 
 def _report(
@@ -121,23 +118,21 @@ def finish(result: Triage) -> Triage:
     """Hash the inputs and ask gdb about the first core. The verdict does not change by it."""
     if not result.pending:
         return result
-    from analyzers.triage.debugger import debugger_part
-
-    report = result.report
-    hashes = {path.name: sha256(path) for path in result.paths if path.is_file()}
-    inputs = [item.model_copy(update={"sha256": hashes.get(item.name)}) for item in report.inputs]
-    report = report.model_copy(update={"inputs": inputs})
+    hashed, gaps = with_hashes(result.report.inputs, result.inputs)
+    report = result.report.model_copy(update={"inputs": hashed, "gaps": [*result.report.gaps, *gaps]})
     if result.cores:
-        report = debugger_part(report, result.cores[0])
+        report = _asked(report, result.cores[0])
     if not result.options.include_private:
         report = redacted(report, result.redactor)
     return replace(result, report=report, finished=True)
 
 
-def sha256(path: Path) -> str:
-    """Of a file of any size, in flat memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(HASH_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+def _asked(report: Report, work: CoreWork) -> Report:
+    """The verdict is out: a core that cannot be read any more costs only the debugger's part."""
+    from analyzers.triage.debugger import debugger_part
+
+    try:
+        return debugger_part(report, work)
+    except UserError as problem:
+        gap = Gap(what="what only gdb can tell", why=problem.what, command=problem.remedy)
+        return report.model_copy(update={"gaps": [*report.gaps, gap]})

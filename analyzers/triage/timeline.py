@@ -103,15 +103,15 @@ def _undated_end(case: Case, items: list[TimelineItem], clock: str) -> list[Time
     deaths = [seen for seen in ends if getattr(seen.fact, "shape", "segfault") in FAULT_SHAPES]
     if not deaths:
         return []
-    text = f"{deaths[0].evidence.text} (after the last line of the log; the distance is not known)"
     evidence = deaths[0].evidence
     return [
         TimelineItem(
             at=items[-1].at,
             clock=clock,
             event="fault",
-            text=text,
+            text=f"{evidence.text} (after the last line of the log; how long after is not known)",
             source=evidence.source,
             trust=evidence.trust.value,
+            dated=False,
         )
     ]

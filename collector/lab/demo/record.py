@@ -9,14 +9,26 @@ from pathlib import Path
 
 from analyzers.bundle.write import ManifestParts, write_bundle
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import AnswerFact, ExitFact, ModelFileFact, SettingsFact, to_evidence
+from analyzers.contracts.facts import (
+    AnswerFact,
+    ExitFact,
+    ModelFileFact,
+    ProbeFact,
+    SettingsFact,
+    to_evidence,
+)
 from analyzers.contracts.report import Gap, Host, Model, Process
 from analyzers.logs.kernel import parse_kernel_body
+from collector.lab.faults.d2_unload_under_reader import telling
 from collector.lab.faults.provoked import Provoked
+from collector.lab.reference.client import Answer
 from collector.lab.reference.output import Line
 from collector.sources.kernel import KernelLine, to_kernel_evidence
 
 LOG_NAME = "server.log"
+# The kernel's show_signal_msg() has a line for these only; that an abort has none is no gap.
+WITH_KERNEL_LINE = (signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
+ERROR_LENGTH = 200
 
 
 def record(
@@ -43,7 +55,8 @@ def stamped(line: Line) -> str:
 
 
 def _gaps(provoked: Provoked) -> Iterator[Gap]:
-    if provoked.kernel.note:
+    ending = provoked.ending
+    if provoked.kernel.note and ending is not None and ending.signal in WITH_KERNEL_LINE:
         yield Gap(what="the kernel's line", why=provoked.kernel.note, command="dmesg (as root)")
 
 
@@ -68,7 +81,9 @@ def _evidence(provoked: Provoked) -> Iterator[Evidence]:
     )
     for item in to_kernel_evidence(_lines(provoked), parse_kernel_body):
         yield item.model_copy(update={"incarnation": who})
-    yield from _answers(provoked, who)
+    yield from answer_evidence(provoked.answers, who)
+    if provoked.health is not None:
+        yield _health(provoked.health, who)
     yield from _ending(provoked, who)
     if provoked.model_state != "present":
         yield to_evidence(
@@ -85,18 +100,47 @@ def _lines(provoked: Provoked) -> tuple[KernelLine, ...]:
     return tuple(KernelLine(line.mono, line.text) for line in provoked.kernel.lines)
 
 
-def _answers(provoked: Provoked, who: Incarnation) -> Iterator[Evidence]:
-    for number, answer in enumerate(provoked.answers):
+def answer_evidence(answers: Sequence[Answer], who: Incarnation) -> Iterator[Evidence]:
+    """The answers as facts. The first of each route is the awake one, with which the others are compared:
+    a status tells nothing by itself, as an awake server refuses a prompt that is too long as well."""
+    awake: dict[str, Answer] = {}
+    for number, answer in enumerate(answers):
         if answer.status is None:
             continue
+        first = awake.setdefault(answer.route, answer)
+        expected = None if first is answer else telling(answer) == telling(first)
+        error = error_text(answer)
+        like = {None: "", True: ", as when awake", False: ", not as when awake"}[expected]
         yield to_evidence(
-            AnswerFact(status=answer.status, error=answer.error, expected=answer.status == 200),
+            AnswerFact(route=answer.route, status=answer.status, error=error, expected=expected),
             id=f"answer-{number}",
             source="the lab's client",
-            text=f"HTTP {answer.status}" + (f": {answer.error}" if answer.error else ""),
+            text=f"{answer.route}: HTTP {answer.status}" + (f" ({error})" if error else "") + like,
             trust=Trust.SUPERVISOR,
             incarnation=who,
         )
+
+
+def error_text(answer: Answer) -> str | None:
+    """The server's own words in an error answer; None where there are none."""
+    body = answer.json()
+    error = body.get("error") if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    if not isinstance(message, str):
+        return None
+    return "".join(char if char.isprintable() else "?" for char in message[:ERROR_LENGTH])
+
+
+def _health(answer: Answer, who: Incarnation) -> Evidence:
+    return to_evidence(
+        ProbeFact(route=answer.route, status=answer.status, seconds=answer.seconds),
+        id="health",
+        source="the lab's client",
+        text=f"GET {answer.route}: " + (f"HTTP {answer.status}" if answer.status else "no answer"),
+        trust=Trust.SERVER,
+        mono=answer.ended,
+        incarnation=who,
+    )
 
 
 def _ending(provoked: Provoked, who: Incarnation) -> Iterator[Evidence]:

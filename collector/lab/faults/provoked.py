@@ -72,7 +72,9 @@ class Provoked:
 
     ``kernel`` holds the kernel's own lines, or says why there are none. ``server`` is taken down
     already unless ``outcome`` is "hang": then it lives, ``client`` still waits, and whoever called
-    releases it and takes it down (leaving the lab's context does).
+    releases it and takes it down (leaving the lab's context does). ``answers`` are in the order of their
+    sending, the awake answer of a route before the ones compared with it; ``health`` is the last look at
+    a server that lived on.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Provoked:
     client: Pending | None = None
     notes: tuple[str, ...] = ()
     model_state: str = "present"
+    health: Answer | None = None
 
     @property
     def log(self) -> Path:
@@ -104,6 +107,7 @@ def closed(
     answers: tuple[Answer, ...] = (),
     notes: tuple[str, ...] = (),
     model_state: str = "present",
+    health: Answer | None = None,
 ) -> Provoked:
     """Collect what a finished experiment left behind, then take its server down."""
     ending = server.ending
@@ -124,6 +128,7 @@ def closed(
         ending,
         notes=(*notes, *gdb),
         model_state=model_state,
+        health=health,
     )
 
 

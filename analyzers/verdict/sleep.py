@@ -13,6 +13,7 @@ from analyzers.verdict.case import Case, Seen
 
 WAKING_EVENTS = ("loading", "init")
 REQUEST_EVENTS = ("task-launched", "request")
+HTTP_ERROR = 400
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class SleepStory:
     cancelled_asleep: tuple[Seen[LogFact], ...]
     stop: Seen[LogFact] | None
     started: bool
+    failed_asleep: tuple[Seen[LogFact], ...] = ()  # error answers while asleep: their handlers began before
 
     @property
     def slept(self) -> bool:
@@ -42,6 +44,7 @@ def tell(case: Case) -> SleepStory:
     phase, last, stop, started = "unknown", None, None, False
     transitions: list[Seen[LogFact]] = []
     cancelled: list[Seen[LogFact]] = []
+    failed: list[Seen[LogFact]] = []
     for seen in case.log:
         if seen.forgeable and seen.fact.event in ("enter-sleep", "exit-sleep"):
             continue
@@ -53,9 +56,11 @@ def tell(case: Case) -> SleepStory:
             stop = seen
         elif event == "task-cancelled" and phase == "asleep":
             cancelled.append(seen)
+        elif event == "request" and phase == "asleep" and (seen.fact.status or 0) >= HTTP_ERROR:
+            failed.append(seen)
         started = started or event in ("listening", "loaded") or bool(transitions)
         phase = _next(phase, event)
-    return SleepStory(phase, tuple(transitions), last, tuple(cancelled), stop, started)
+    return SleepStory(phase, tuple(transitions), last, tuple(cancelled), stop, started, tuple(failed))
 
 
 _PHASE_AFTER = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 
-from analyzers.verdict.case import Case
+from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding, at_most
 from analyzers.verdict.reading import StackReading
@@ -32,6 +32,11 @@ CORE_ASK = Ask(
     "a core of the crash",
     "only the loop thread's state tells which transition freed the model",
     "coredumpctl dump --output=core.llama PID",
+)
+ANSWER_ASK = Ask(
+    "the answer that the client got, beside the same request's answer from the awake server",
+    "an error line in a log alone is weak: the two answers show that sleep made the difference",
+    "curl -s -w '\\n%{http_code}\\n' http://HOST:PORT/ROUTE -d @request.json",
 )
 LOG_ASK = Ask(
     "the server's log of this process",
@@ -73,7 +78,7 @@ def stale_capture_abort(case: Case, ending: Ending, story: SleepStory) -> Findin
             f"{crash.model_reader} aborted under {crash.handler}: the vocabulary it was given made no sense",
             "that handler takes the vocabulary as an argument, read before the wake barrier (D1's mark)",
             "this process had slept and was woken",
-            "the queue loop's state in the core is not counted: printing the backtrace took longer than a sleep",
+            "the queue loop's state in the core is not counted: the backtrace was printed first",
         ),
         tuple(dict.fromkeys((*ending.witnesses, crash.id, *story.witnesses))),
     )
@@ -230,29 +235,36 @@ def _either(case: Case, ending: Ending, story: SleepStory, crash: StackReading) 
 def error_answer(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """The same reads as D2, answered with an error or a wrong answer; the server lives."""
     odd = [s for s in case.answers if s.fact.expected is False or _map_error(s.fact.error)]
-    if not odd or ending.known:
-        return None
-    if not story.slept:
+    logged = [s for s in story.failed_asleep if not s.forgeable and _map_error(s.evidence.text)]
+    if not (odd or logged) or ending.known or not story.slept:
         return None
     mapped = any(_map_error(seen.fact.error) for seen in odd)
-    confidence = "strong" if mapped and ending.alive else "weak"
-    reasons = [
-        "an answer differs from what the awake server gives"
-        if not mapped
-        else "the server answered with a lookup failure inside its own vocabulary (_Map_base::at)",
-        "the server went to sleep while that request was running",
-    ]
     return Finding(
         "ERROR-UAF-SLEEP",
         "sleep",
         "asleep" if story.phase == "unknown" else story.phase,
-        confidence,
+        "strong" if mapped and ending.alive else "weak",
         "A request read the model while sleep was freeing it and came back with an error or a wrong answer.",
         "D2",
         None,
-        tuple(reasons),
-        tuple(s.id for s in odd) + story.witnesses,
+        _error_reasons(mapped, bool(odd), bool(logged)),
+        tuple(dict.fromkeys((*ids_of(odd, logged), *story.witnesses))),
+        () if odd else (ANSWER_ASK,),
     )
+
+
+def _error_reasons(mapped: bool, odd: bool, logged: bool) -> tuple[str, ...]:
+    reasons = []
+    if mapped:
+        reasons.append("the server answered with a lookup failure inside its own vocabulary (_Map_base::at)")
+    elif odd:
+        reasons.append("an answer differs from what the awake server gives")
+    if logged:
+        reasons.append(
+            "the log shows that lookup failure after going to sleep and before any wake: "
+            "the request had passed the wake barrier before"
+        )
+    return (*reasons, "the server went to sleep while that request was running")
 
 
 def suspicion(case: Case, ending: Ending, story: SleepStory) -> Finding | None:

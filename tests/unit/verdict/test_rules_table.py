@@ -26,7 +26,7 @@ from evidence_builder import (
 )
 
 from analyzers.contracts.evidence import Trust
-from analyzers.contracts.facts import AnswerFact, ModelFileFact, ProbeFact, SocketFact
+from analyzers.contracts.facts import AnswerFact, LogFact, ModelFileFact, ProbeFact, SocketFact
 from analyzers.verdict.case import build_case
 from analyzers.verdict.decide import decide
 from analyzers.verdict.finding import Finding
@@ -397,6 +397,33 @@ def test_an_error_from_inside_the_vocabulary_while_going_to_sleep_is_the_live_d2
     twin = Maker().log(*NEVER_SLEPT)
     twin.add(AnswerFact(route="/tokenize", status=500, error="_Map_base::at", expected=False), Trust.SERVER)
     assert verdict(twin).class_ != "ERROR-UAF-SLEEP"
+
+
+LOOKUP = "srv operator(): got exception, answered 500 (_Map_base::at)"
+
+
+def logged_error(before: tuple[str, ...], text: str = LOOKUP, trust: Trust = Trust.SERVER) -> Finding:
+    maker = Maker().log(*before)
+    maker.add(LogFact(event="request", status=500), trust)
+    maker.made[-1] = maker.made[-1].model_copy(update={"text": text})
+    return verdict(maker)
+
+
+def test_the_lookup_failure_in_a_log_alone_is_weak_and_only_between_sleep_and_wake() -> None:
+    found = logged_error(SLEPT)
+    assert (found.class_, found.defect, found.confidence) == ("ERROR-UAF-SLEEP", "D2", "weak")
+    assert any("answer" in ask.what for ask in found.asks)
+    assert logged_error(NEVER_SLEPT).class_ == "UNDETERMINED"
+    assert logged_error(AWAKE_AGAIN).class_ == "UNDETERMINED"
+    assert logged_error(SLEPT, "got exception, answered 500 (std::bad_alloc)").class_ == "UNDETERMINED"
+    assert logged_error(SLEPT, trust=Trust.CLIENT).class_ == "UNDETERMINED"
+
+
+def test_an_error_that_the_awake_server_gives_as_well_is_not_sleeps() -> None:
+    maker = Maker().log(*SLEPT)
+    maker.add(AnswerFact(route="/completion", status=400, error="too long", expected=True), Trust.SERVER)
+    maker.add(ProbeFact(route="/health", status=200), Trust.SERVER)
+    assert verdict(maker).class_ == "NO-FAULT"
 
 
 def test_a_broken_rule_is_a_note_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

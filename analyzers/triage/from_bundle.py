@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from analyzers.bundle.read import OpenBundle, OpenFile, open_bundle
 from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.facts import KernelFact
 from analyzers.contracts.report import Gap, InputFile, Process
 from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
 from analyzers.triage.from_core import core_material
 from analyzers.triage.from_text import text_material
+from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
 from analyzers.triage.sniff import sniff
 
@@ -37,7 +40,30 @@ def bundle_materials(
         host=bundle.manifest.host,
         inputs=tuple(listed),
     )
-    return [first, *(_file(file, exe, next_id) for file in bundle.files)]
+    rest = [_file(file, exe, next_id) for file in bundle.files]
+    pid = first.process.pid
+    if pid is not None and not any(material.anchor for material in rest):
+        rest = [_of_process(material, pid) for material in rest]
+    return [first, *rest]
+
+
+def _of_process(material: Material, pid: int) -> Material:
+    """A log in a bundle is its process's, though no line says so: it must not join another process's core.
+
+    Not where it tells of several lives, nor for the kernel's lines, which are everybody's. A bundle with a
+    core of its own needs none of this, and the PIDs of a container's core and of the host differ.
+    """
+    if len(material.lives) > 1:
+        return material
+    bound = {item.id: _bound(item, pid) for item in material.evidence}
+    lives = tuple(Life(tuple(bound[item.id] for item in life.items)) for life in material.lives)
+    return replace(material, evidence=tuple(bound.values()), lives=lives)
+
+
+def _bound(item: Evidence, pid: int) -> Evidence:
+    if item.kind == KernelFact.KIND or item.incarnation.pid is not None:
+        return item
+    return item.model_copy(update={"incarnation": item.incarnation.model_copy(update={"pid": pid})})
 
 
 def _recorded(bundle: OpenBundle, next_id: NextId) -> tuple[Evidence, ...]:

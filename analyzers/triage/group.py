@@ -64,21 +64,24 @@ def _from_anchor(material: Material) -> _Open:
 def _spread(material: Material, opened: list[_Open], loose: list[Gap]) -> None:
     for incident in opened:
         incident.lives += material.lives
-    homeless = 0
+    homeless: list[Evidence] = []
     for item in material.evidence:
         homes = [incident for incident in opened if incident.takes(item)]
         if len(homes) == 1:
             homes[0].evidence.append(item)
         else:
-            homeless += 1
+            homeless.append(item)
     if len(opened) == 1 and material.process.pid is not None and opened[0].process.pid is None:
         opened[0].process = material.process
     if homeless:
-        loose.append(_homeless(material, homeless, len(opened)))
+        loose.append(_homeless(_name(material, homeless[0]), len(homeless), len(opened)))
 
 
-def _homeless(material: Material, number: int, incidents: int) -> Gap:
-    name = material.inputs[0].name if material.inputs else "an input"
+def _name(material: Material, item: Evidence) -> str:
+    return material.inputs[0].name if material.inputs else item.source.partition(":")[0]
+
+
+def _homeless(name: str, number: int, incidents: int) -> Gap:
     if incidents == 1:
         return Gap(
             what=f"{number} facts of {name}", why="they are about other processes and were not counted"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from analyzers.cli import registry
+from analyzers.cli.output import prepare_streams, printing, silence
 from analyzers.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, UserError
 from analyzers.version import __version__
 
@@ -25,13 +25,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]
+    prepare_streams()
     try:
         return _run(args)
     except KeyboardInterrupt:
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        _silence_stdout()
+        silence(1)  # the reader of our output went away
+        return EXIT_OK
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        silence(1)  # typer turns a reader that went away into an exit of its own
         return EXIT_OK
     except Exception as problem:
         if debug:
@@ -41,10 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
-        print(help_text())
+        with printing():
+            print(help_text())
         return EXIT_OK
     if args[0] == "--version":
-        print(f"llama-blackbox {__version__}")
+        with printing():
+            print(f"llama-blackbox {__version__}")
         return EXIT_OK
     verb = registry.find(args[0])
     app = verb.load()
@@ -76,12 +84,10 @@ def _usage_message(problem: Any) -> str:
 
 def _say(line: str) -> None:
     printable = "".join(c if c.isprintable() else "?" for c in line)
-    print(f"llama-blackbox: {printable}", file=sys.stderr)
-
-
-def _silence_stdout() -> None:
-    # the reader of our output went away; keep the interpreter from complaining at exit
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        print(f"llama-blackbox: {printable}", file=sys.stderr, flush=True)
+    except OSError:  # nobody can be told; the status still says it
+        silence(2)
 
 
 def help_text() -> str:

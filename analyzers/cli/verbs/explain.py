@@ -12,6 +12,7 @@ from rich.text import Text
 from analyzers.catalogue.loader import Catalogue, load_catalogue
 from analyzers.catalogue.model import Advice, Page, Section
 from analyzers.catalogue.tables import printable
+from analyzers.cli.output import printing
 from analyzers.errors import EXIT_OK, UserError
 
 COMMAND_INDENT = 6
@@ -32,7 +33,8 @@ def run(
     topic: Annotated[str | None, typer.Argument(help="an id such as D1, SEGV-UAF-SLEEP, asleep")] = None,
 ) -> int:
     """What a defect, class, phase, cause, confidence or state means; without an id, the list of all."""
-    return explain(topic, Console(highlight=False))
+    with printing():
+        return explain(topic, Console(highlight=False))
 
 
 def explain(topic: str | None, console: Console) -> int:

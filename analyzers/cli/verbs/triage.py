@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from analyzers.cli.output import printing
 from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
 from analyzers.triage.run import Options, Triage, finish, triage
 
@@ -42,16 +44,37 @@ def run(
     """
     if json and markdown:
         raise UserError("--json and --markdown exclude each other", where="triage", remedy="give one of them")
+    if html is not None:
+        _spare_inputs(html, [*inputs, *([exe] if exe else [])])
     with ExitStack() as stack:
         result = triage(inputs, Options(exe=exe, fast=fast, include_private=include_private), stack)
         if json or markdown:
             result = finish(result)
-            print(result.report.to_json() if json else _markdown(result))
+            with printing():
+                print(result.report.to_json() if json else _markdown(result))
         else:
             result = _terminal(result)
         if html is not None:
             _write_html(result, html)
     return EXIT_UNDETERMINED if result.report.verdict.confidence == "undetermined" else EXIT_OK
+
+
+def _spare_inputs(target: Path, inputs: Sequence[Path]) -> None:
+    """Raises UserError when the page would overwrite an input, or be written into an input's folder."""
+    places = (target, *target.absolute().parents)
+    if any(_same(place, path) for place in places for path in inputs):
+        raise UserError(
+            "would change an input, and inputs are never changed",
+            where=f"--html {target}",
+            remedy="give a file elsewhere",
+        )
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one of them is not there, or cannot be looked at
+        return False
 
 
 def _markdown(result: Triage) -> str:
@@ -67,13 +90,14 @@ def _terminal(result: Triage) -> Triage:
     from analyzers.render.terminal import render_follow_up, render_terminal
 
     console = Console(highlight=False)
-    render_terminal(result.report, console)
-    sys.stdout.flush()
+    with printing():
+        render_terminal(result.report, console)
     if result.options.fast or not result.pending:
         return result
     with Console(stderr=True).status("asking gdb and hashing the inputs (the verdict above stands)"):
         done = finish(result)
-    render_follow_up(done.report, console, before=result.report)
+    with printing():
+        render_follow_up(done.report, console, before=result.report)
     return done
 
 
@@ -82,7 +106,8 @@ def _write_html(result: Triage, target: Path) -> None:
 
     text = render_html(finish(result).report)
     if str(target) == "-":
-        print(text)
+        with printing():
+            print(text)
         return
     try:
         target.write_text(text, encoding="utf-8")

@@ -49,6 +49,11 @@ def _hides(option: str, value: str) -> bool:
     return option.startswith("--") and is_secret_name(option) and not value.startswith("-")
 
 
+def is_private_option(name: str) -> bool:
+    """True for an option whose value is a key, a prompt or other client content."""
+    return name in PRIVATE_OPTIONS or name == "-p" or _is_key_option(name)
+
+
 def clean_env(env: Mapping[str, str], clean: Clean) -> dict[str, str]:
     """``env`` with all its names, but only the values of the variables that are evidence."""
     return {clean(name): _variable(name, value, clean) for name, value in env.items()}

@@ -14,6 +14,7 @@ from analyzers.core.facts import core_evidence, core_fact, loop_evidence
 from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from analyzers.core.phase import loop_state
+from analyzers.privacy.arguments import is_private_option
 from analyzers.privacy.redact import Redactor
 from analyzers.stacks.frames import name_of
 from analyzers.stacks.ladder import Unwound, unwind
@@ -50,7 +51,7 @@ def core_material(
         process=_process(core, redactor),
         anchor=True,
         tids=frozenset(thread.tid for thread in core.threads),
-        secrets=tuple(Redactor().knowing(command=core.arguments or "").secrets),
+        secrets=tuple(Redactor().knowing(args=command_words(core.arguments)).secrets),
         core=CoreWork(path, exe, loop.tid if loop else None),
     )
 
@@ -124,6 +125,20 @@ def foreign_line(core: Core) -> str:
     return f"{core.program or 'this program'!s} has no llama.cpp code mapped or on its stacks"
 
 
+def command_words(arguments: str | None) -> list[str]:
+    """The command line of a core's notes, in which the kernel left only blanks between the arguments.
+
+    A prompt or key may hold blanks itself: all up to the next option is taken for its value.
+    """
+    words: list[str] = []
+    for word in (arguments or "").split():
+        if len(words) > 1 and is_private_option(words[-2]) and not word.startswith("-"):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
+
+
 def is_server(core: Core, stacks: tuple[StackFact, ...]) -> bool:
     """True when llama.cpp's code is mapped or stands on a stack, or when nothing could tell."""
     if find_executable(core).server is not None or not core.mapped:
@@ -135,7 +150,7 @@ def is_server(core: Core, stacks: tuple[StackFact, ...]) -> bool:
 def _process(core: Core, redactor: Redactor | None) -> Process:
     found = find_executable(core)
     server = found.server or found.main
-    fact, arguments = core_fact(core), (core.arguments or "").split()
+    fact, arguments = core_fact(core), command_words(core.arguments)
     return Process(
         pid=core.pid,
         exe=redactor.text(found.main) if redactor and found.main else found.main,

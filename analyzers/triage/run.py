@@ -18,6 +18,7 @@ from analyzers.triage.group import group
 from analyzers.triage.inputs import Source, lost, sources, with_hashes
 from analyzers.triage.material import CoreWork, Material, numbering
 from analyzers.triage.sniff import sniff
+from analyzers.triage.sound import sound
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
     materials = [m for source in inputs for m in _read(source, options, next_id, stack)]
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
     judged, loose = judge_all(materials)
-    report = _report(materials, judged, loose, options)
+    report = sound(_report(materials, judged, loose, options))
     if not options.include_private:
         report = redacted(report, redactor)
     cores = tuple(m.core for m in materials if m.core is not None)

@@ -18,7 +18,7 @@ HASH_BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """One input: its path, the name it is shown by, and its size (bytes) and change time when it was opened."""
+    """One input: its path, the name it is shown by, its size (bytes) and change time when it was opened."""
 
     path: Path
     name: str
@@ -88,7 +88,7 @@ def lost(source: Source, error: OSError) -> UserError:
 
 
 def with_hashes(listed: Sequence[InputFile], inputs: Sequence[Source]) -> tuple[list[InputFile], list[Gap]]:
-    """``listed`` with hashes, in the order of ``inputs``, and a gap for each that changed since it was opened."""
+    """``listed`` with hashes, in the order of ``inputs``, and a gap for each that changed since."""
     pairs = list(zip(listed, inputs, strict=True))
     hashed = [item.model_copy(update={"sha256": _hash_or_none(source.path)}) for item, source in pairs]
     return hashed, [gap for source in inputs if (gap := _change(source)) is not None]

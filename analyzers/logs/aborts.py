@@ -15,24 +15,85 @@ from analyzers.logs.grammar import known_error
 WAKE_RELOAD = "failed to reload model after sleeping"
 
 _SITE = re.compile(
-    r"(?P<path>(?:[\w.+ ~-]{0,80}/){0,24}[\w.+-]{1,80}\.(?:cpp|cc|cxx|c|cu|cuh|h|hpp|m|mm|comp)):(?P<line>\d{1,6}): (?P<text>.{1,2000})"
+    r"(?P<path>(?:[\w.+ ~-]{0,80}/){0,24}[\w.+-]{1,80}\.(?:cpp|cc|cxx|c|cu|cuh|h|hpp|m|mm"
+    r"|comp)):(?P<line>\d{1,6}): (?P<text>.{1,2000})"
 )
 _OWN = re.compile(r"(?:^|/)(?:ggml[\w-]*|src|common|mtmd|server|tools|examples|llava)/")
 _CALLER = r"(?:[\w:~<>]{1,80}(?:\(\))?: )?"
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("gpu-oom", re.compile(_CALLER + r"(?P<message>allocating [\d.]{1,20} MiB on device \d{1,3}: (?:cuda|hip|musa)Malloc failed: [\w ()]{1,80})")),
+    (
+        "gpu-oom",
+        re.compile(
+            _CALLER
+            + (
+                r"(?P<message>allocating [\d.]{1,20} MiB on device \d{1,3}: (?:cuda|hip|musa)Malloc"
+                r" failed: [\w ()]{1,80})"
+            )
+        ),
+    ),
     ("gpu-oom", re.compile(_CALLER + r"(?P<message>(?:CUDA|ROCm|HIP|MUSA|SYCL) error: out of memory)")),
-    ("gpu-oom", re.compile(_CALLER + r"(?P<message>failed to allocate (?!CPU)(?:CUDA|ROCm|HIP|MUSA|SYCL|Vulkan|Metal|OpenCL|CANN)\w{0,16} buffer of size \d{1,20}).{0,80}")),
-    ("gpu-oom", re.compile(r"(?:ggml_vulkan: )?(?P<message>Device memory allocation of size \d{1,20} failed\.?).{0,200}")),
-    ("gpu-oom", re.compile(_CALLER + r"(?:.{0,80})(?P<message>vk::[\w:]{1,60}: Error\w{0,3}OutOf(?:Device|Host)Memory)")),
+    (
+        "gpu-oom",
+        re.compile(
+            _CALLER
+            + (
+                r"(?P<message>failed to allocate (?!CPU)(?:CUDA|ROCm|HIP|MUSA|SYCL|Vulkan|Metal|OpenCL"
+                r"|CANN)\w{0,16} buffer of size \d{1,20}).{0,80}"
+            )
+        ),
+    ),
+    (
+        "gpu-oom",
+        re.compile(
+            r"(?:ggml_vulkan: )?(?P<message>Device memory allocation of size \d{1,20} failed\.?).{0,200}"
+        ),
+    ),
+    (
+        "gpu-oom",
+        re.compile(
+            _CALLER + r"(?:.{0,80})(?P<message>vk::[\w:]{1,60}: Error\w{0,3}OutOf(?:Device|Host)Memory)"
+        ),
+    ),
     ("cuda", re.compile(_CALLER + r"(?:.{0,80})(?P<message>vk::[\w:]{1,60}: Error\w{0,3}DeviceLost)")),
     ("cuda", re.compile(_CALLER + r"(?P<message>(?:CUDA|ROCm|HIP|MUSA|SYCL) error: [\w ()'.,:-]{1,120})")),
-    ("alloc", re.compile(_CALLER + r"(?:llama_init_from_model: )?(?P<message>(?:failed|unable) to allocate [\w -]{1,60}?(?:buffers?|bytes|graph|context)\b(?: of size [\d.]{1,20}(?: MiB)?)?).{0,120}")),
-    ("malloc", re.compile(r"(?P<message>(?:malloc|free|realloc|munmap_chunk|malloc_consolidate)\(\): [\w ():.,>-]{1,80})")),
-    ("malloc", re.compile(r"(?P<message>double free or corruption \([\w!]{1,16}\)|corrupted (?:size vs\. prev_size[\w ]{0,40}|double-linked list[\w ()]{0,24}))")),
-    ("stack-smash", re.compile(r"(?P<message>\*\*\* stack smashing detected \*\*\*: \w{1,40})(?: terminated)?")),
-    ("terminate", re.compile(r"terminate called after throwing an instance of '(?P<exception>[\w:<>, *&\[\]]{1,160})'")),
-    ("terminate", re.compile(r"(?P<message>terminate called (?:without an active exception|recursively)|pure virtual method called)")),
+    (
+        "alloc",
+        re.compile(
+            _CALLER
+            + (
+                r"(?:llama_init_from_model: )?(?P<message>(?:failed|unable) to allocate [\w -]{1,60}?"
+                r"(?:buffers?|bytes|graph|context)\b(?: of size [\d.]{1,20}(?: MiB)?)?).{0,120}"
+            )
+        ),
+    ),
+    (
+        "malloc",
+        re.compile(
+            r"(?P<message>(?:malloc|free|realloc|munmap_chunk|malloc_consolidate)\(\): [\w ():.,>-]{1,80})"
+        ),
+    ),
+    (
+        "malloc",
+        re.compile(
+            r"(?P<message>double free or corruption \([\w!]{1,16}\)|corrupted (?:size vs\."
+            r" prev_size[\w ]{0,40}|double-linked list[\w ()]{0,24}))"
+        ),
+    ),
+    (
+        "stack-smash",
+        re.compile(r"(?P<message>\*\*\* stack smashing detected \*\*\*: \w{1,40})(?: terminated)?"),
+    ),
+    (
+        "terminate",
+        re.compile(r"terminate called after throwing an instance of '(?P<exception>[\w:<>, *&\[\]]{1,160})'"),
+    ),
+    (
+        "terminate",
+        re.compile(
+            r"(?P<message>terminate called (?:without an active exception|recursively)|pure"
+            r" virtual method called)"
+        ),
+    ),
 )
 _WHAT = re.compile(r"  what\(\): +(?P<what>.{0,65536})", re.DOTALL)
 

@@ -19,7 +19,7 @@ SPOOL_MEMORY = 8 * 1024 * 1024  # a stream that must be read backwards lies in m
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines without the last LF; ``first_line`` counts from 1 in the file's own order."""
+    """Whole lines without the last LF; ``first_line`` counts from 1, 0 where blocks follow each other."""
 
     data: bytes
     first_line: int
@@ -55,7 +55,7 @@ def read_some(handle: IO[bytes], size: int, name: str) -> bytes:
 
 def forward(handle: IO[bytes], name: str, head: bytes = b"") -> Iterator[Block]:
     """Blocks from the beginning; ``head`` is what was already read of the stream."""
-    line, rest, size, dropped = 1, head, len(head), 0
+    rest, size, dropped = head, len(head), 0
     while data := read_some(handle, BLOCK, name):
         size += len(data)
         end = data.rfind(b"\n")
@@ -64,11 +64,10 @@ def forward(handle: IO[bytes], name: str, head: bytes = b"") -> Iterator[Block]:
             dropped += lost
             continue
         whole = _joined(rest, data[:end], dropped)
-        yield Block(whole, line, int(dropped > 0), size)
-        line += whole.count(b"\n") + 1
+        yield Block(whole, 0, int(dropped > 0), size)
         rest, size, dropped = data[end + 1 :], 0, 0
     if rest or dropped:
-        yield Block(rest.removesuffix(b"\n"), line, int(dropped > 0), size)
+        yield Block(rest.removesuffix(b"\n"), 0, int(dropped > 0), size)
 
 
 def _append(rest: bytes, data: bytes) -> tuple[bytes, int]:
@@ -112,6 +111,10 @@ def backward(handle: IO[bytes], name: str) -> Iterator[Block]:
     """Blocks from the end towards the beginning; lines inside a block stay in file order."""
     position = handle.seek(0, os.SEEK_END)
     line = _count_lines(handle, position, name) + 1
+    if position:
+        handle.seek(position - 1)
+        closed = handle.read(1) == b"\n"
+        position, line = position - closed, line - closed
     rest, lost = b"", 0
     while position > 0:
         size = min(BLOCK, position)

@@ -26,7 +26,9 @@ Row = tuple[Kept, Found]
 
 def trusts(rows: Sequence[Row]) -> list[Trust]:
     """The trust of each row of one life, in line order."""
-    doubted = _unstamped(rows) | _out_of_order(rows) | _lonely_sleep(rows) | _busy_sleep(rows) | _outlived(rows)
+    doubted = (
+        _unstamped(rows) | _out_of_order(rows) | _lonely_sleep(rows) | _busy_sleep(rows) | _outlived(rows)
+    )
     return [Trust.CLIENT if at in doubted else found.trust for at, (_, found) in enumerate(rows)]
 
 
@@ -80,7 +82,9 @@ def _lonely_sleep(rows: Sequence[Row]) -> set[int]:
         if kept.event not in ("enter-sleep", "exit-sleep"):
             continue
         step = 1 if "start_loop" in found.shown else -1
-        if _twin_missing(sleeps, here, step) and not _tail_may_be_lost(rows, at, step, here + 1 == len(sleeps)):
+        if _twin_missing(sleeps, here, step) and not _tail_may_be_lost(
+            rows, at, step, here + 1 == len(sleeps)
+        ):
             doubted.add(at)
     return doubted
 

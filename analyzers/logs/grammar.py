@@ -16,9 +16,11 @@ from analyzers.logs import telling
 from analyzers.logs.prefix import loads
 
 KNOWN_ROUTES = re.compile(
-    r"/(?:v1/|api/|v1beta/)?(?:health|props|models|metrics|slots(?:/\d{1,4})?|lora-adapters|tokenize|detokenize"
+    r"/(?:v1/|api/|v1beta/)?(?:health|props|models|metrics|slots(?:/\d{1,4})?"
+    r"|lora-adapters|tokenize|detokenize"
     r"|apply-template|completions?|infill|embeddings?|rerank(?:ing)?|chat|tags|show|responses|messages"
-    r"|chat/completions|audio/transcriptions|(?:chat/completions|responses)/input_tokens|messages/count_tokens)"
+    r"|chat/completions|audio/transcriptions|(?:chat/completions|responses)/input_tokens"
+    r"|messages/count_tokens)"
 )
 _STAMP = re.compile(r"(?P<m>\d{1,9})\.(?P<s>\d\d)\.(?P<ms>\d{3})\.(?P<us>\d{3})(?: |$)")
 _HEAD = re.compile(
@@ -27,7 +29,10 @@ _HEAD = re.compile(
     r"|(?P<alone>[A-Za-z_][\w:~]{0,79}(?:\(\))?)): ?(?P<message>.*)",
     re.DOTALL,
 )
-_F2 = re.compile(r"(?P<level>INFO|WARN|ERR|ERROR|VERB) \[ *(?P<function>\w{1,64})\] (?P<message>[^|]{1,400}?)(?: \| (?P<tail>.*))?")
+_F2 = re.compile(
+    r"(?P<level>INFO|WARN|ERR|ERROR|VERB) \[ *(?P<function>\w{1,64})\] "
+    r"(?P<message>[^|]{1,400}?)(?: \| (?P<tail>.*))?"
+)
 _PAIR = re.compile(r'(\w{1,32})=("(?:[^"\\]|\\.){0,400}"|\S{1,200})')
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
 
@@ -88,7 +93,9 @@ def _bare_line(body: str) -> Line | None:
     if match is None:
         return None
     pairs: dict[str, object] = {key: value.strip('"') for key, value in _PAIR.findall(match["tail"] or "")}
-    return Line("F2", match["message"].strip(), match["level"][0], None, match["function"], None, _wall(pairs), pairs)
+    return Line(
+        "F2", match["message"].strip(), match["level"][0], None, match["function"], None, _wall(pairs), pairs
+    )
 
 
 def _plain(head: re.Match[str], era: str, elapsed: float | None) -> Line:
@@ -121,8 +128,8 @@ def _f6(row: Mapping[str, object]) -> Line | None:
 
 
 def _wall(row: Mapping[str, object]) -> float | None:
-    stamp = row.get("timestamp")
-    return float(stamp) if str(stamp).isdecimal() and len(str(stamp)) <= 10 else None
+    stamp = _int(row.get("timestamp"))
+    return None if stamp is None else float(stamp)
 
 
 def recognise(line: Line, port: str | None = None) -> Telling | None:

@@ -12,36 +12,62 @@ STACK_REACH = 64 * 1024  # a function's first touch of a new stack page lies at 
 WRITE_FROM_USER = 0x6  # x86 page-fault error bits: 2 = write, 4 = user mode
 
 _NAME = r"(?P<name>.{1,64}?)\[(?P<tid>\d{1,10})\]"
-_IN = r"(?: in (?P<object>[^\[\n]{1,200})\[(?:(?P<offset>[0-9a-f]{1,16}),)?(?P<base>[0-9a-f]{1,16})\+(?P<size>[0-9a-f]{1,16})\])?"
+_IN = (
+    r"(?: in (?P<object>[^\[\n]{1,200})\[(?:(?P<offset>[0-9a-f]{1,16}),)?"
+    r"(?P<base>[0-9a-f]{1,16})\+(?P<size>[0-9a-f]{1,16})\])?"
+)
 _SEGFAULT = re.compile(
     rf"{_NAME}: segfault at (?P<address>[0-9a-f]{{1,16}}|\(null\)) ip (?P<ip>[0-9a-f]{{1,16}}|\(null\)) "
     rf"sp (?P<sp>[0-9a-f]{{1,16}}|\(null\)) error (?P<error>[0-9a-f]{{1,8}}){_IN}.{{0,120}}"
 )
 _TRAP = re.compile(
-    rf"(?:traps: )?{_NAME} (?P<what>general protection(?: fault)?|trap invalid opcode|trap divide error|trap [\w ]{{1,40}}?)"
-    rf" ip:(?P<ip>[0-9a-f]{{1,16}}) sp:(?P<sp>[0-9a-f]{{1,16}}) error:(?P<error>[0-9a-f]{{1,8}}){_IN}.{{0,120}}"
+    rf"(?:traps: )?{_NAME} (?P<what>general protection(?: fault)?|trap invalid opcode|trap"
+    rf" divide error|trap [\w ]{{1,40}}?)"
+    rf" ip:(?P<ip>[0-9a-f]{{1,16}}) sp:(?P<sp>[0-9a-f]{{1,16}}) error:"
+    rf"(?P<error>[0-9a-f]{{1,8}}){_IN}.{{0,120}}"
 )
 _ARM = re.compile(
-    rf"{_NAME}: unhandled [\w ()]{{1,60}}fault \(\d{{1,3}}\) at 0x(?P<address>[0-9a-f]{{1,16}}), esr 0x(?P<error>[0-9a-f]{{1,8}})"
+    rf"{_NAME}: unhandled [\w ()]{{1,60}}fault \(\d{{1,3}}\) at 0x"
+    rf"(?P<address>[0-9a-f]{{1,16}}), esr 0x(?P<error>[0-9a-f]{{1,8}})"
     r"(?:, in (?P<object>[^\[\n]{1,200})\[(?P<base>[0-9a-f]{1,16})\+(?P<size>[0-9a-f]{1,16})\])?.{0,120}"
 )
 _OOM: tuple[re.Pattern[str], ...] = (
-    re.compile(r"oom-kill:constraint=.{1,2000}?,task=(?P<name>[^,\n]{1,16}),pid=(?P<tid>\d{1,10}),uid=\d{1,10}"),
-    re.compile(r"(?:Memory cgroup out|Out) of memory(?: \(oom_kill_allocating_task\))?: Kill(?:ed)? process (?P<tid>\d{1,10}),? \((?P<name>[^)\n]{1,64})\).{0,300}"),
-    re.compile(r"oom_reaper: (?:reaped|unable to reap) process (?:pid:)?(?P<tid>\d{1,10}) \((?P<name>[^)\n]{1,64})\).{0,300}"),
+    re.compile(
+        r"oom-kill:constraint=.{1,2000}?,task=(?P<name>[^,\n]{1,16}),pid=(?P<tid>\d{1,10}),uid=\d{1,10}"
+    ),
+    re.compile(
+        r"(?:Memory cgroup out|Out) of memory(?: \(oom_kill_allocating_task\))?: Kill(?:ed)?"
+        r" process (?P<tid>\d{1,10}),? \((?P<name>[^)\n]{1,64})\).{0,300}"
+    ),
+    re.compile(
+        r"oom_reaper: (?:reaped|unable to reap) process (?:pid:)?(?P<tid>\d{1,10}) \("
+        r"(?P<name>[^)\n]{1,64})\).{0,300}"
+    ),
 )
 _GPU: tuple[re.Pattern[str], ...] = (
-    re.compile(r"NVRM: Xid \([\w:. ]{1,40}\): (?P<code>\d{1,4}),(?: pid='?(?P<tid>\d{1,10}|<unknown>)'?,)?(?: name=(?P<name>[^,\n]{1,64}),)?.{0,300}"),
-    re.compile(r"amdgpu [0-9a-f:.]{7,16}: (?:amdgpu: )?(?:\[drm\] )?(?:\*ERROR\* )?ring [\w.]{1,24} timeout.{0,300}"),
+    re.compile(
+        r"NVRM: Xid \([\w:. ]{1,40}\): (?P<code>\d{1,4}),(?: pid='?(?P<tid>\d{1,10}"
+        r"|<unknown>)'?,)?(?: name=(?P<name>[^,\n]{1,64}),)?.{0,300}"
+    ),
+    re.compile(
+        r"amdgpu [0-9a-f:.]{7,16}: (?:amdgpu: )?(?:\[drm\] )?(?:\*ERROR\* )?ring [\w.]{1,24} timeout.{0,300}"
+    ),
     re.compile(r"\[drm:amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* .{1,300}"),
-    re.compile(r"(?:i915|xe) [0-9a-f:.]{7,16}: \[drm\] (?:GT\d: )?GPU HANG: ecode [0-9a-f:]{1,40}(?:, in (?P<name>.{1,64}?) \[(?P<tid>\d{1,10})\])?.{0,200}"),
+    re.compile(
+        r"(?:i915|xe) [0-9a-f:.]{7,16}: \[drm\] (?:GT\d: )?GPU HANG: ecode [0-9a-f:]{1,40}(?:,"
+        r" in (?P<name>.{1,64}?) \[(?P<tid>\d{1,10})\])?.{0,200}"
+    ),
 )
 _CORE: tuple[re.Pattern[str], ...] = (
     re.compile(r"Pid (?P<tid>\d{1,10})\((?P<name>.{1,64}?)\) over core_pipe_limit.{0,80}"),
     re.compile(r"coredump: (?P<tid>\d{1,10})\((?P<name>.{1,64}?)\): .{1,200}"),
     re.compile(r"Core dump to .{1,200}? (?:pipe failed|aborted.{0,80})|Skipping core dump.{0,80}"),
 )
-_SHAPES = {"general protection": "gpf", "trap invalid opcode": "invalid-opcode", "trap divide error": "divide-error"}
+_SHAPES = {
+    "general protection": "gpf",
+    "trap invalid opcode": "invalid-opcode",
+    "trap divide error": "divide-error",
+}
 
 
 def parse_kernel_line(text: str) -> KernelFact | None:
@@ -70,7 +96,9 @@ def _fault(body: str) -> KernelFact | None:
     return _faulted("segfault", match, _hex(match["address"]), None, None) if match else None
 
 
-def _faulted(shape: str, match: re.Match[str], address: int | None, ip: int | None, sp: int | None) -> KernelFact:
+def _faulted(
+    shape: str, match: re.Match[str], address: int | None, ip: int | None, sp: int | None
+) -> KernelFact:
     error = int(match["error"], 16)
     return KernelFact(
         shape=shape,

@@ -17,7 +17,8 @@ _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _MONTH = r"(?:[^\W\d_]{1,12}\.?|\d{1,2}月)"  # localised: Dec, déc., Dez, 12月
 _DAY = rf"(?:{_MONTH} {{1,2}}\d{{1,2}}|\d{{1,2}}\.? {_MONTH})"
 _SYSLOG = re.compile(
-    rf"(?:<\d{{1,3}}>)?(?P<stamp>{_DAY} (?:\d{{4}} )?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?|{_ISO}|\[ *\d{{1,9}}\.\d{{6}}\]|\d{{9,10}}\.\d{{6}})"
+    rf"(?:<\d{{1,3}}>)?(?P<stamp>{_DAY} (?:\d{{4}} )?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?|{_ISO}"
+    rf"|\[ *\d{{1,9}}\.\d{{6}}\]|\d{{9,10}}\.\d{{6}})"
     r" (?P<host>[^\s:\[\]|]{1,255}) (?P<tag>[^\s:\[\]]{1,128})(?:\[(?P<pid>\d{1,10})\])?: ?"
 )
 _DMESG = re.compile(
@@ -90,12 +91,16 @@ def _dmesg(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
 
 def _compose(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     match = _COMPOSE.match(text) if prefix.form is None else None
-    return None if match is None else (replace(prefix, form="compose", name=match["name"]), text[match.end() :])
+    return (
+        None if match is None else (replace(prefix, form="compose", name=match["name"]), text[match.end() :])
+    )
 
 
 def _kubectl(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     match = _KUBECTL.match(text) if prefix.form is None else None
-    return None if match is None else (replace(prefix, form="kubectl", name=match["name"]), text[match.end() :])
+    return (
+        None if match is None else (replace(prefix, form="kubectl", name=match["name"]), text[match.end() :])
+    )
 
 
 def _stamped(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:

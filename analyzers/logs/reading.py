@@ -22,7 +22,7 @@ class Life:
     index: int
     stream: str = ""
     port: str | None = None
-    incarnation: Incarnation = Incarnation()
+    incarnation: Incarnation = field(default_factory=Incarnation)
     era: str | None = None
     evidence: tuple[Evidence, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -33,7 +33,9 @@ def read_text(source: Path | str | IO[bytes], name: str | None = None) -> Readin
 
     Raises UserError when the source cannot be opened or read; damage inside is a gap, not an error.
     """
-    shown = visible(name or (Path(source).name if isinstance(source, (str, os.PathLike)) else "stream"), MAX_NAME)
+    shown = visible(
+        name or (Path(source).name if isinstance(source, (str, os.PathLike)) else "stream"), MAX_NAME
+    )
     with opened(source, shown) as handle:
         head = read_some(handle, HEAD, shown)
         sample = [decode(line) for line in head.split(b"\n")[: 8 * FORM_LINES]]
@@ -45,13 +47,18 @@ def read_text(source: Path | str | IO[bytes], name: str | None = None) -> Readin
         return _scan(forward(handle, shown, head), shown, form, sample, turned)
 
 
-def _scan(blocks: Iterator[Block], name: str, form: str | None, sample: Sequence[str], turned: bool) -> Reading:
+def _scan(
+    blocks: Iterator[Block], name: str, form: str | None, sample: Sequence[str], turned: bool
+) -> Reading:
     shapes, lives = Shapes(form), Lives(name, form)
     lines = size = long_lines = 0
     tail = b""
     for block in blocks:
-        _feed(lives, shapes, block, turned)
-        lines = max(lines, block.first_line + block.data.count(b"\n"))
+        judged = shapes.judge(block.data)
+        first = block.first_line or lines + 1
+        if judged.counts:
+            lives.feed_block(first, judged, turned)
+        lines = max(lines, first + len(judged.shapes) - 1)
         size += block.size
         long_lines += block.long_lines
         tail = block.data[-HEAD:] if not turned or not tail else tail
@@ -60,7 +67,9 @@ def _scan(blocks: Iterator[Block], name: str, form: str | None, sample: Sequence
     return Reading(
         name=name,
         kind="kernel" if not found and form in ("dmesg", "syslog") and outside else "log",
-        evidence=tuple(sorted((e for part in (outside, *(x.evidence for x in found)) for e in part), key=_line_of)),
+        evidence=tuple(
+            sorted((e for part in (outside, *(x.evidence for x in found)) for e in part), key=_line_of)
+        ),
         lives=found,
         outside=outside,
         gaps=gaps,
@@ -72,27 +81,6 @@ def _scan(blocks: Iterator[Block], name: str, form: str | None, sample: Sequence
         process_starts=lives.starts,
         counts=dict(lives.counts),
     )
-
-
-def _feed(lives: Lives, shapes: Shapes, block: Block, turned: bool) -> None:
-    hits = shapes.telling(block.data)
-    if turned:
-        hits.reverse()
-    check_all = _falls_inside(hits) if lives.form is None else True
-    for place, (at, raw, label) in enumerate(hits):
-        check = check_all or place in (0, len(hits) - 1)
-        lives.feed(block.first_line + at, raw, label, check)
-
-
-def _falls_inside(hits: Sequence[tuple[int, bytes, str]]) -> bool:
-    """True when the stamps of a block's telling lines may fall back; two looks decide for most blocks."""
-    if len(hits) < SMALL_BLOCK:
-        return True
-    first, last = stamp_of(hits[0][1]), stamp_of(hits[-1][1])
-    return first is None or last is None or last < first or hits[0][1][:1] in (b"[", b"{")
-
-
-SMALL_BLOCK = 64  # telling lines that are simply all looked at
 
 
 def is_reversed(sample: Sequence[str]) -> bool:
@@ -128,7 +116,8 @@ def _text_gaps(name: str, sample: Sequence[str], tail: bytes, long_lines: int) -
     widths = {len(line) for line in cut}
     if len(cut) > len(widths) and len(cut) * CUT_SHARE >= len(sample) / 2:
         yield Gap(
-            what="ends of lines", why=f"{name}: a pager cut the lines (they end in '>')",
+            what="ends of lines",
+            why=f"{name}: a pager cut the lines (they end in '>')",
             command="journalctl --no-pager -o export > server.export",
         )
     if long_lines:
@@ -139,7 +128,8 @@ def _text_gaps(name: str, sample: Sequence[str], tail: bytes, long_lines: int) -
 def _life_gaps(name: str, found: Sequence[Life], lives: Lives) -> Iterator[Gap]:
     if found and found[0].head_lost:
         yield Gap(
-            what="the beginning of the log", why=f"{name}: no line of the first process's start is in it",
+            what="the beginning of the log",
+            why=f"{name}: no line of the first process's start is in it",
             command="collect the rotated file before it, or journalctl -b for the whole boot",
         )
     if lives.dropped:
@@ -150,6 +140,7 @@ def _life_gaps(name: str, found: Sequence[Life], lives: Lives) -> Iterator[Gap]:
         yield Gap(what="events in the middle", why=f"{name}: {skipped} telling lines were counted, not kept")
     if any((life.verbosity if life.verbosity is not None else 3) < 3 for life in found):
         yield Gap(
-            what="sleep lines", why=f"{name}: the verbosity was below 3, at which no sleep line is printed",
+            what="sleep lines",
+            why=f"{name}: the verbosity was below 3, at which no sleep line is printed",
             command="run the server with -lv 3",
         )

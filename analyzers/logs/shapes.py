@@ -1,22 +1,51 @@
 """Which lines of a block are telling, found fast: by shape.
 
-A log repeats itself: with its digits masked, 200 MB of it are a few hundred distinct lines. So a block is
+A log repeats itself: with its digits masked, 200 MB of it are some hundred distinct lines. So a block is
 masked and split by C code, the shapes never seen before are looked at once (the needles by bytes search,
-then the real grammar on one sample), and every further line costs one look into a set. Measured at
-350-550 MB/s in one thread where the needles one by one made 48 MB/s and ``grep -E`` 700 MB/s.
+then the real grammar on one sample), and every further line costs one look into a dictionary. Searching
+for the needles one by one made 48 MB/s on the machine where this makes 200 to 500.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
 
-from analyzers.logs.recognise import recognise
+from analyzers.logs.prefix import Prefix
+from analyzers.logs.recognise import Found, recognise
 from analyzers.logs.telling import NEEDLES
 
 SHAPES_KEPT = 20_000  # known shapes; a log of unique lines must not fill the memory
 SHAPE_BYTES = 512  # longer shapes are judged anew each time: they are mostly client content
+DULL = ""  # label of a line that tells nothing
 
+_BARE = Prefix()
 _MASK = bytes.maketrans(b"123456789", b"0" * 9)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One block, line by line: ``labels[n]`` is DULL or ``group/event``, ``/w`` behind it when wrapped."""
+
+    block: bytes
+    shapes: Sequence[bytes]
+    labels: Sequence[str]
+    counts: Counter[str] = field(default_factory=Counter)  # without DULL
+
+    def hits(self) -> list[int]:
+        """Indices of the telling lines."""
+        return [at for at, label in enumerate(self.labels) if label]
+
+    def pick(self, wanted: Iterable[int]) -> dict[int, bytes]:
+        """The raw lines at the given indices. A shape is as long as its line, so offsets add up."""
+        lines, offset, before = {}, 0, 0
+        for at in sorted(wanted):
+            offset += sum(map(len, self.shapes[before:at])) + at - before
+            lines[at] = self.block[offset : offset + len(self.shapes[at])]
+            before = at
+        return lines
 
 
 class Shapes:
@@ -24,50 +53,52 @@ class Shapes:
 
     def __init__(self, form: str | None) -> None:
         self.form = form
-        self._dull: set[bytes] = set()
-        self._telling: dict[bytes, str] = {}
+        self._known: dict[bytes, str] = {}
 
-    def telling(self, block: bytes) -> list[tuple[int, bytes, str]]:
-        """Index, raw line and label of every telling line of ``block`` (whole lines, split at LF)."""
+    def judge(self, block: bytes) -> Judged:
+        """Label every line of ``block`` (whole lines, split at LF)."""
         shapes = block.translate(_MASK).split(b"\n")
-        distinct = set(shapes)
-        fresh = distinct - self._dull
-        fresh.difference_update(self._telling)
-        if not fresh and distinct.isdisjoint(self._telling):
-            return []
-        lines = block.split(b"\n")
-        once = self._judge(fresh, shapes, lines) if fresh else {}
-        known = self._telling if not once else {**self._telling, **once}
-        if distinct.isdisjoint(known):
-            return []
-        return [(at, lines[at], known[shape]) for at, shape in enumerate(shapes) if shape in known]
+        labels = list(map(self._known.get, shapes))
+        counts = Counter(labels)
+        if None in counts:
+            fresh = {shape for shape, label in zip(shapes, labels, strict=True) if label is None}
+            once = self._judge(fresh, shapes, block)
+            labels = [
+                once[shape] if label is None else label for shape, label in zip(shapes, labels, strict=True)
+            ]
+            counts = Counter(labels)
+        told = Counter({label: count for label, count in counts.items() if label})
+        return Judged(block, shapes, cast("list[str]", labels), told)
 
-    def _judge(self, fresh: set[bytes], shapes: Sequence[bytes], lines: Sequence[bytes]) -> dict[bytes, str]:
+    def label(self, line: bytes) -> str:
+        """The label of a single line (no LF in it)."""
+        label = self._known.get(line.translate(_MASK))
+        return self.judge(line).labels[0] if label is None else label
+
+    def _judge(self, fresh: set[bytes], shapes: Sequence[bytes], block: bytes) -> dict[bytes, str]:
         joined = b"\n".join(fresh)
         needles = [needle for needle in NEEDLES if needle in joined]
         candidates = [s for s in fresh if any(needle in s for needle in needles)] if needles else []
-        labels = self._labels(candidates, shapes, lines)
-        self._remember(fresh, labels)
-        return labels
+        once = dict.fromkeys(fresh, DULL)
+        once.update(self._labels(candidates, shapes, block))
+        self._remember(once)
+        return once
 
-    def _labels(
-        self, candidates: Sequence[bytes], shapes: Sequence[bytes], lines: Sequence[bytes]
-    ) -> dict[bytes, str]:
+    def _labels(self, candidates: Sequence[bytes], shapes: Sequence[bytes], block: bytes) -> dict[bytes, str]:
         if not candidates:
             return {}
-        first = dict(zip(reversed(shapes), reversed(lines)))
-        judged = ((shape, recognise(first[shape], self.form)) for shape in candidates)
-        return {shape: label_of(found.fact, found.group) for shape, found in judged if found is not None}
+        sample = dict(zip(reversed(shapes), reversed(block.split(b"\n")), strict=True))
+        judged = ((shape, recognise(sample[shape], self.form)) for shape in candidates)
+        return {shape: label_of(found) for shape, found in judged if found is not None}
 
-    def _remember(self, fresh: set[bytes], labels: dict[bytes, str]) -> None:
-        if len(self._dull) + len(fresh) > SHAPES_KEPT:
-            self._dull.clear()
-        if len(fresh) <= SHAPES_KEPT:
-            self._dull.update(s for s in fresh if len(s) <= SHAPE_BYTES and s not in labels)
-        if len(self._telling) + len(labels) <= SHAPES_KEPT:
-            self._telling.update((s, label) for s, label in labels.items() if len(s) <= SHAPE_BYTES)
+    def _remember(self, once: dict[bytes, str]) -> None:
+        if len(self._known) + len(once) > SHAPES_KEPT:
+            self._known = {shape: label for shape, label in self._known.items() if label}
+        if len(self._known) + len(once) <= SHAPES_KEPT:
+            self._known.update((s, label) for s, label in once.items() if len(s) <= SHAPE_BYTES)
 
 
-def label_of(fact: object, group: str) -> str:
-    """``group/event`` for log lines, ``group/kind`` for all others: what is counted and kept apart."""
-    return f"{group}/{getattr(fact, 'event', None) or getattr(fact, 'KIND', 'other')}"
+def label_of(found: Found) -> str:
+    """What a line is counted and kept as, see ``Judged``."""
+    event = getattr(found.fact, "event", None) or found.fact.KIND
+    return f"{found.group}/{event}" if found.prefix == _BARE else f"{found.group}/{event}/w"

@@ -11,27 +11,60 @@ from analyzers.contracts.facts import ExitFact
 SIGNAL_BASE = 128  # shells and container runtimes report a signal death as 128 + its number
 
 _UNIT = r"(?:(?P<unit>[\w@:.\\-]{1,255}\.(?:service|scope|slice|socket)): )?"
-_EXITED = re.compile(_UNIT + r"(?:Main|Control) process exited, code=(?P<code>exited|killed|dumped), status=(?P<status>\d{1,3})(?:/(?P<name>[\w-]{1,24}))?")
+_EXITED = re.compile(
+    _UNIT
+    + (
+        r"(?:Main|Control) process exited, code=(?P<code>exited|killed|dumped), status="
+        r"(?P<status>\d{1,3})(?:/(?P<name>[\w-]{1,24}))?"
+    )
+)
 _RESULT = re.compile(_UNIT + r"Failed with result '(?P<result>[a-z-]{1,40})'\.")
 _SIMPLE: tuple[tuple[re.Pattern[str], dict[str, object]], ...] = (
     (re.compile(_UNIT + r"Watchdog timeout \(limit .{1,40}\)!"), {"result": "watchdog"}),
-    (re.compile(_UNIT + r"A process of this unit has been killed by the OOM killer\."), {"result": "oom-kill", "oom": True}),
-    (re.compile(_UNIT + r"Scheduled restart job, restart counter is at \d{1,9}\."), {"result": "scheduled-restart"}),
+    (
+        re.compile(_UNIT + r"A process of this unit has been killed by the OOM killer\."),
+        {"result": "oom-kill", "oom": True},
+    ),
+    (
+        re.compile(_UNIT + r"Scheduled restart job, restart counter is at \d{1,9}\."),
+        {"result": "scheduled-restart"},
+    ),
     (re.compile(_UNIT + r"Start request repeated too quickly\."), {"result": "start-limit-hit"}),
     (re.compile(_UNIT + r"(?:Deactivated successfully|Succeeded)\."), {"result": "success"}),
-    (re.compile(_UNIT + r"(?:State '[\w-]{1,40}'|Stopping) timed out\. (?:Killing|Terminating|Aborting|Skipping SIGKILL)\."), {"result": "timeout", "requested": True}),
-    (re.compile(r"Stopping (?P<unit>[\w@:.\\-]{1,255}\.(?:service|scope))(?: - .{1,200}|\.\.\.)?.{0,8}"), {"result": "stopping", "requested": True}),
+    (
+        re.compile(
+            _UNIT
+            + (
+                r"(?:State '[\w-]{1,40}'|Stopping) timed out\. (?:Killing|Terminating|Aborting"
+                r"|Skipping SIGKILL)\."
+            )
+        ),
+        {"result": "timeout", "requested": True},
+    ),
+    (
+        re.compile(r"Stopping (?P<unit>[\w@:.\\-]{1,255}\.(?:service|scope))(?: - .{1,200}|\.\.\.)?.{0,8}"),
+        {"result": "stopping", "requested": True},
+    ),
 )
 _DOCKER: tuple[re.Pattern[str], ...] = (
     re.compile(r"(?P<unit>[\w./-]{1,128}) exited with code (?P<status>\d{1,3})(?: \(restarting\))?"),
     re.compile(r"(?:.{0,200} )?Exited \((?P<status>\d{1,3})\) .{1,60}"),
     re.compile(r" *Exit Code: +(?P<status>\d{1,3})"),
-    re.compile(r"(?:\S{1,40} )?container die [0-9a-f]{12,64} \((?:.{0,2000}, ?)?exitCode=(?P<status>\d{1,3})(?:,.{0,2000})?\)"),
+    re.compile(
+        r"(?:\S{1,40} )?container die [0-9a-f]{12,64} \((?:.{0,2000}, ?)?exitCode="
+        r"(?P<status>\d{1,3})(?:,.{0,2000})?\)"
+    ),
     re.compile(r' *"ExitCode": (?P<status>\d{1,3}),?'),
 )
 _DOCKER_OOM = re.compile(r' *(?:Reason: +OOMKilled|"OOMKilled": true,?)')
-_ROUTER = re.compile(r"(?:\w{1,12} {1,16}(?:run|log|operator\(\)|[\w~]{1,12}): )?instance name=(?P<unit>[^\s=]{1,200}) exited with status (?P<status>-?\d{1,10})")
-_DUMPED = re.compile(r"Process (?P<pid>\d{1,10}) \((?P<name>.{1,64}?)\) of user \d{1,10}(?: \(.{1,40}\))? (?:dumped core|terminated abnormally.{0,80})\.?(?s:.{0,65536})")
+_ROUTER = re.compile(
+    r"(?:\w{1,12} {1,16}(?:run|log|operator\(\)|[\w~]{1,12}): )?instance name="
+    r"(?P<unit>[^\s=]{1,200}) exited with status (?P<status>-?\d{1,10})"
+)
+_DUMPED = re.compile(
+    r"Process (?P<pid>\d{1,10}) \((?P<name>.{1,64}?)\) of user \d{1,10}(?: \(.{1,40}\))? "
+    r"(?:dumped core|terminated abnormally.{0,80})\.?(?s:.{0,65536})"
+)
 _SHELL_WORDS = {
     "Segmentation fault": signal.SIGSEGV,
     "Aborted": signal.SIGABRT,
@@ -42,7 +75,8 @@ _SHELL_WORDS = {
     "Terminated": signal.SIGTERM,
 }
 _SHELL = re.compile(
-    rf"(?:.{{1,120}}?: line \d{{1,7}}: +)?(?:\[\d{{1,4}}\][+-]? +)?(?:\d{{1,10}} +)?(?P<word>{'|'.join(_SHELL_WORDS)})"
+    rf"(?:.{{1,120}}?: line \d{{1,7}}: +)?(?:\[\d{{1,4}}\][+-]? +)?(?:\d{{1,10}} +)?"
+    rf"(?P<word>{'|'.join(_SHELL_WORDS)})"
     r" *(?:\(core dumped\))?(?:  +.{0,400})?"
 )
 
@@ -103,7 +137,10 @@ def from_status(by: str, status: int, unit: str | None = None) -> ExitFact:
     """An exit status as a fact; 129..192 is read as death by signal."""
     signalled = SIGNAL_BASE < status <= SIGNAL_BASE + 64
     return ExitFact(
-        by=by, signal=status - SIGNAL_BASE if signalled else None, code=None if signalled else status, unit=unit
+        by=by,
+        signal=status - SIGNAL_BASE if signalled else None,
+        code=None if signalled else status,
+        unit=unit,
     )
 
 
@@ -122,7 +159,9 @@ def _shell(body: str) -> ExitFact | None:
     if match is None:
         return None
     dumped = "(core dumped)" in body
-    return ExitFact(by="shell", signal=int(_SHELL_WORDS[match["word"]]), result="core-dump" if dumped else None)
+    return ExitFact(
+        by="shell", signal=int(_SHELL_WORDS[match["word"]]), result="core-dump" if dumped else None
+    )
 
 
 _PARSERS: tuple[Callable[[str], ExitFact | None], ...] = (_systemd, _docker, _router, _coredump, _shell)

@@ -75,10 +75,16 @@ RULES: tuple[Rule, ...] = (
         r"(?:done )?request: +(?:[A-Z]{3,7}) (?P<route>\S{1,2000}) \S{0,100} (?P<status>\d{3})",
     ),
     _rule(
-        "request", TASK, "srv/operator()", r'got exception: \{"error":\{"code":(?P<status>\d{3}),(?s:.){0,65536}'
+        "request",
+        TASK,
+        "srv/operator()",
+        r'got exception: \{"error":\{"code":(?P<status>\d{3}),(?s:.){0,65536}',
     ),
     _rule(
-        "cleaning-up", LIFE, "srv/operator(),llama_server,main", r"(?:operator\(\): )?cleaning up before exit\.\.\."
+        "cleaning-up",
+        LIFE,
+        "srv/operator(),llama_server,main",
+        r"(?:operator\(\): )?cleaning up before exit\.\.\.",
     ),
     _rule("stopping", LIFE, "srv/", r"exit command received, exiting\.\.\."),
     _rule("stopping", LIFE, "srv/", r"EOF on stdin detected, forcing shutdown\.\.\."),
@@ -86,7 +92,10 @@ RULES: tuple[Rule, ...] = (
         "load-failed",
         LIFE,
         "srv,cmn,/",
-        r"(?:common_init_from_params: )?failed to (?:load (?:draft |multimodal )?model|create_context with model),? '(?P<model>[^']{1,1024})'",
+        (
+            r"(?:common_init_from_params: )?failed to (?:load (?:draft |multimodal )?model"
+            r"|create_context with model),? '(?P<model>[^']{1,1024})'"
+        ),
         "E",
     ),
     _rule(
@@ -103,10 +112,15 @@ RULES: tuple[Rule, ...] = (
         r"failed to open GGUF file '(?P<model>[^']{1,1024})'(?: \([\w ]{1,60}\))?",
         "E",
     ),
-    _rule("load-failed", LIFE, "srv,/", r"(?:.{0,40})?exiting due to (?:model loading|HTTP server) error", "E"),
+    _rule(
+        "load-failed", LIFE, "srv,/", r"(?:.{0,40})?exiting due to (?:model loading|HTTP server) error", "E"
+    ),
     _rule("load-failed", LIFE, "srv/", r"couldn't bind HTTP server socket, hostname: .{1,120}", "E"),
     _rule(
-        "settings", LIFE, "cmn/common_param", r"common_params_print_info: verbosity = (?P<value>-?\d{1,4})\b.{0,80}"
+        "settings",
+        LIFE,
+        "cmn/common_param",
+        r"common_params_print_info: verbosity = (?P<value>-?\d{1,4})\b.{0,80}",
     ),
 )
 
@@ -115,7 +129,12 @@ STRUCTURED: tuple[tuple[str | None, re.Pattern[str], str, str], ...] = (
     ("main", re.compile(r"build info"), "build-info", LIFE),
     ("main", re.compile(r"model loaded"), "loaded", LIFE),
     ("main", re.compile(r"HTTP server (?:is )?listening"), "listening", LIFE),
-    (None, re.compile(r"all slots are idle(?: and system prompt is empty, clear the KV cache)?"), "slots-idle", TASK),
+    (
+        None,
+        re.compile(r"all slots are idle(?: and system prompt is empty, clear the KV cache)?"),
+        "slots-idle",
+        TASK,
+    ),
     (None, re.compile(r"slot is processing task"), "task-launched", TASK),
     (None, re.compile(r"slot released"), "task-done", TASK),
     (None, re.compile(r"cancel task"), "task-cancelled", TASK),

@@ -117,6 +117,8 @@ def _diagnose(played: Played, console: Console, details: bool) -> Report:
             console.print(Text(f"  {verdict.summary}"))
             for reason in verdict.reasons:
                 console.print(Text(f"    - {reason}"))
+            for gap in result.report.gaps:
+                console.print(Text(f"    missing: {gap.what} ({gap.why})"))
         return finish(result).report
 
 
@@ -136,7 +138,7 @@ def _write_page(rows: list[Row], folder: Path) -> Path | None:
 def _table(rows: list[Row], console: Console) -> None:
     table = Table(title=None, expand=False)
     for head in HEADS:
-        table.add_column(head)
+        table.add_column(head, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in _cells(row)))
     console.print(table)

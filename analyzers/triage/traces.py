@@ -12,7 +12,9 @@ from analyzers.verdict.reading import read_stack
 
 TRACE = re.compile(
     rb"^[^\n]{0,120}?(?:#\d{1,3}\s+(?:0x[0-9a-f]{4,16}|\w)|frame #\d{1,3}:|Stack trace of thread \d|"
-    rb"Thread \d+ \(|Fatal Python error|[\w./-]+\(\S*\+0x[0-9a-f]+\) ?\[0x[0-9a-f]+\])",
+    rb"Thread \d+ \(|Fatal Python error|"
+    # Bounded, because every one of the 120 places before it is tried: a line of megabytes took seconds.
+    rb"[\w./-]{1,255}\([^\s(]{0,4096}\+0x[0-9a-f]{1,16}\) ?\[0x[0-9a-f]{1,16}\])",
     re.MULTILINE,
 )
 _HEAD = r"^[^\n]{0,60}?"  # quote marks and the like; a prompt's text in a log line stands further right

@@ -1,4 +1,4 @@
-"""The cheap look for a stack trace: finds each common shape, and never works through megabytes of one line."""
+"""The cheap look for a stack trace: finds each common shape, and never works through a line of megabytes."""
 
 import pytest
 

@@ -94,14 +94,14 @@ def describe(story: Story) -> str:
     if sleeps:
         words.append(f"the last one {sleeps[-1].text}")
     if story.fault:
-        words.append(
-            f"{_when(story.fault, story.clock)}: {clean(story.fault.item.text)}"
-        )
+        words.append(f"{_when(story.fault, story.clock)}: {clean(story.fault.item.text)}")
     return "; ".join(words) + "."
 
 
 def _when(fault: Moment, clock: str) -> str:
-    return f"the fault at {clock_text(fault.at, clock)}" if fault.item.dated else "the fault, at an unknown time"
+    if not fault.item.dated:
+        return "the fault, at an unknown time"
+    return f"the fault at {clock_text(fault.at, clock)}"
 
 
 def lens_window(story: Story) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.cli.output import prepare_streams, printing
+from analyzers.cli.output import prepare_streams, printable_json, printing
 from analyzers.errors import UserError
 
 START = [sys.executable, "-c", "from analyzers.cli.main import entry; entry()"]
@@ -79,3 +80,15 @@ def test_only_the_errors_of_writing_are_said_to_be_so(monkeypatch: pytest.Monkey
     monkeypatch.setattr("analyzers.cli.output.silence", lambda _: None)
     with pytest.raises(UserError, match="no space left"), printing():
         pass
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_json_is_harmless_to_a_terminal_and_the_same_to_a_parser(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    value = {"a\u009b31m": "\x1b[2J \x7f \u202egpj.exe \u2066 \ufeff caf\u00e9 \U0001f600"}
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    text = printable_json(json.dumps(value, ensure_ascii=False))
+    assert json.loads(text) == value
+    assert not set(text) & set("\x1b\x7f\x9b\u202e\u2066\ufeff")
+    assert text.isascii() == (encoding == "ascii")

@@ -37,6 +37,7 @@ class JournalLives:
     damaged: int = 0
     forged: int = 0
     cut: int = 0
+    skipped: int = 0
 
     def __post_init__(self) -> None:
         self.lives = Lives(self.name, None)
@@ -120,6 +121,7 @@ class JournalLives:
     def finish(self, kind: str) -> Reading:
         """The reading of all entries fed so far."""
         lives, outside = self.lives.finish()
+        self.skipped = sum(life.skipped for life in lives)
         around = tuple(sorted((*self.trusted.items, *outside), key=_entry_number))
         everything = sorted((*around, *(e for life in lives for e in life.evidence)), key=_entry_number)
         return Reading(
@@ -150,7 +152,7 @@ class JournalLives:
         if self.trusted.skipped:
             why = f"{self.name}: {self.trusted.skipped} kernel or supervisor lines were counted, not kept"
             yield Gap(what="kernel and supervisor lines in the middle", why=why)
-        skipped = sum(life.skipped for life in self.lives.finished)
+        skipped = self.skipped
         if skipped or self.lives.dropped:
             why = (
                 f"{self.name}: {skipped} telling lines and {self.lives.dropped} lives were counted, not kept"

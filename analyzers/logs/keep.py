@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 FIRST_KEPT = 16  # how it began: start, load, first sleeps
 LAST_KEPT = 48  # how it ended: the last handful of sleep cycles and every slot's last task
+FALL_BACK = 1.0  # seconds an elapsed stamp may fall between neighbours without a new process
 RECENT = 8  # stamps remembered: so few forged lines in a row are seen through
 RAW_KEPT = 2048  # bytes of a kept line; every telling pattern ends long before
 
@@ -60,6 +61,7 @@ class LifeState:
     pid: int | None = None
     boot_id: str | None = None
     restarted_in_place: bool = False
+    turned: bool = False
     groups: dict[str, Keeper[Kept]] = field(default_factory=dict)
     stranded: Keeper[Kept] = field(default_factory=Keeper)
     counts: Counter[str] = field(default_factory=Counter)
@@ -103,7 +105,7 @@ class LifeState:
         for item in items:
             if item.event in SLEEP_STEPS:
                 self.follow_sleep(item)
-        self.last_line = max(self.last_line, items[-1].line)
+        self.last_line = max(self.last_line, *(item.line for item in items))
 
     def follow_sleep(self, item: Kept) -> None:
         """Track whether the log says the server sleeps, and keep what is cancelled meanwhile."""
@@ -132,12 +134,15 @@ class LifeState:
     def kept(self) -> list[Kept]:
         """All kept lines of the life, each once, in the order of the lines."""
         everything = [*(i for keeper in self.groups.values() for i in keeper.items), *self.stranded.items]
-        return sorted({(item.line, item.group, item.place): item for item in everything}.values(), key=_order)
+        distinct = {(item.line, item.group, item.place): item for item in everything}
+        sign = -1 if self.turned else 1
+        return sorted(distinct.values(), key=lambda item: (sign * item.line, item.place))
+
+    def successor(self) -> LifeState:
+        """An empty life of the same stream: the process started again (in place, when it has a PID)."""
+        again = self.pid is not None
+        return LifeState(self.stream, self.key, self.port, self.pid, self.boot_id, again, self.turned)
 
     @property
     def skipped(self) -> int:
         return sum(keeper.skipped for keeper in self.groups.values())
-
-
-def _order(item: Kept) -> tuple[int, int]:
-    return item.line, item.place

@@ -18,8 +18,10 @@ _MONTH = r"(?:[^\W\d_]{1,12}\.?|\d{1,2}月)"  # localised: Dec, déc., Dez, 12�
 _DAY = rf"(?:{_MONTH} {{1,2}}\d{{1,2}}|\d{{1,2}}\.? {_MONTH})"
 _SYSLOG = re.compile(
     rf"(?:<\d{{1,3}}>)?(?P<stamp>{_DAY} (?:\d{{4}} )?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?|{_ISO}"
-    rf"|\[ *\d{{1,9}}\.\d{{6}}\]|\d{{9,10}}\.\d{{6}})"
-    r" (?P<host>[^\s:\[\]|]{1,255}) (?P<tag>[^\s:\[\]]{1,128})(?:\[(?P<pid>\d{1,10})\])?: ?"
+    rf"|(?P<mono>\[ *\d{{1,9}}\.\d{{6}}\])|\d{{9,10}}\.\d{{6}})"
+    r" (?:(?!(?:srv|que|slot|res|cmn|[IWED]) )[^\s:\[\]|]{1,255} (?P<tag>[^\s:\[\]]{1,128})"
+    r"(?:\[(?P<pid>\d{1,10})\])?"
+    r"|(?(mono)(?!))(?P<only>[^\s:\[\]]{1,128})\[(?P<own>\d{1,10})\]|(?(mono)(?!))(?P<kernel>kernel)): ?"
 )
 _DMESG = re.compile(
     r"(?:<\d{1,3}>)?(?:[a-z0-9]{2,8} *:[a-z]{2,6} *: *)?\[(?: *(?P<mono>\d{1,9}\.\d{1,9})"
@@ -73,10 +75,14 @@ def _syslog(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     match = _SYSLOG.match(text) if prefix.form in (None, "compose") else None
     if match is None:
         return None
-    pid = int(match["pid"]) if match["pid"] else None
-    mono = _mono_of(match["stamp"])
+    pid = match["pid"] or match["own"]
     found = replace(
-        prefix, form="syslog", name=match["tag"], pid=pid, wall=iso_seconds(match["stamp"]), mono=mono
+        prefix,
+        form="syslog",
+        name=match["tag"] or match["only"] or match["kernel"],
+        pid=int(pid) if pid else None,
+        wall=iso_seconds(match["stamp"]),
+        mono=_mono_of(match["stamp"]),
     )
     return found, text[match.end() :]
 

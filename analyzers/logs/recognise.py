@@ -26,7 +26,9 @@ OUTSIDE = "outside"  # the group of facts that are not the server's own: kernel,
 FORM_LINES = 64  # lines that decide a file's form
 FORM_SHARE = 0.8  # most lines must carry the wrapper; the rest may be continuation lines
 
-_SUPERVISORS = frozenset({"systemd", "systemd-coredump", "dockerd", "containerd", "podman", "kubelet"})
+_SUPERVISORS = frozenset(
+    {"systemd", "systemd-coredump", "systemd-coredum", "dockerd", "containerd", "podman", "kubelet"}
+)
 _LEVEL = re.compile(r"(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} )?(?:[IWE] )?")
 _SECOND_INTERRUPT = "Received second interrupt, terminating immediately."
 
@@ -128,3 +130,16 @@ def _kernel_text(text: str, prefix: Prefix) -> Found | None:
 def safe_text(found: Found) -> str:
     """The evidence text: only what our pattern matched, control characters spelled out, cut."""
     return visible(found.shown)
+
+
+def stamp_of(raw: bytes) -> float | None:
+    """Elapsed seconds of a raw line of any era; None when it has no stamp of that kind."""
+    return body_stamp(strip(decode(raw))[1])
+
+
+def body_stamp(body: str) -> float | None:
+    """The same for a line whose wrappers are gone."""
+    if body.startswith("{"):
+        line = grammar.parse_line(body)
+        return line.elapsed if line is not None else None
+    return grammar.elapsed_of(body)

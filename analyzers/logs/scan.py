@@ -11,12 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Gap
 from analyzers.logs.blocks import BLOCK, Block, backward, forward, opened, read_some, seekable
-from analyzers.logs.lives import Lives, stamp_of
+from analyzers.logs.lives import Lives
 from analyzers.logs.prefix import strip
 from analyzers.logs.reading import Life, Reading
-from analyzers.logs.recognise import FORM_LINES, form_of
+from analyzers.logs.recognise import FORM_LINES, form_of, stamp_of
 from analyzers.logs.shapes import Shapes
 from analyzers.logs.text import MAX_NAME, decode, visible
 
@@ -50,14 +51,14 @@ def read_text(source: Path | str | IO[bytes], name: str | None = None) -> Readin
 def _scan(
     blocks: Iterator[Block], name: str, form: str | None, sample: Sequence[str], turned: bool
 ) -> Reading:
-    shapes, lives = Shapes(form), Lives(name, form)
+    shapes, lives = Shapes(form), Lives(name, form, turned)
     lines = size = long_lines = 0
     tail = b""
     for block in blocks:
         judged = shapes.judge(block.data)
         first = block.first_line or lines + 1
         if judged.counts:
-            lives.feed_block(first, judged, turned)
+            lives.feed_block(first, judged)
         lines = max(lines, first + len(judged.shapes) - 1)
         size += block.size
         long_lines += block.long_lines
@@ -67,9 +68,7 @@ def _scan(
     return Reading(
         name=name,
         kind="kernel" if not found and form in ("dmesg", "syslog") and outside else "log",
-        evidence=tuple(
-            sorted((e for part in (outside, *(x.evidence for x in found)) for e in part), key=_line_of)
-        ),
+        evidence=_in_order((*outside, *(item for life in found for item in life.evidence)), turned),
         lives=found,
         outside=outside,
         gaps=gaps,
@@ -106,8 +105,8 @@ def _mono(line: str) -> float | None:
     return strip(line[:400])[0].mono
 
 
-def _line_of(evidence: object) -> int:
-    return int(str(getattr(evidence, "source", ":0")).rpartition(":")[2])
+def _in_order(items: Sequence[Evidence], turned: bool) -> tuple[Evidence, ...]:
+    return tuple(sorted(items, key=lambda item: int(item.source.rpartition(":")[2]), reverse=turned))
 
 
 def _text_gaps(name: str, sample: Sequence[str], tail: bytes, long_lines: int) -> Iterator[Gap]:

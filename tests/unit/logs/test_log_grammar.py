@@ -42,12 +42,12 @@ def found_of(line: str) -> Found:
             "F2",
         ),
         (
-            'INFO [   launch_slot_with_task] slot is processing task | tid="1" id_slot=0 id_task=5',
+            'INFO [  launch_slot_with_task] slot is processing task | tid="1" id_task=5',
             "task-launched",
             "F2",
         ),
         (
-            '{"tid":"1","timestamp":1724599956,"level":"INFO","function":"main","line":9,"msg":"model loaded"}',
+            '{"tid":"1","timestamp":1724599956,"level":"INFO","function":"main","msg":"model loaded"}',
             "loaded",
             "F2",
         ),
@@ -103,6 +103,7 @@ def test_the_phrase_elsewhere_is_no_sleep_event(line: str) -> None:
         ("2025-12-02T00:31:05.123456+01:00 host llama-server[123]: ", "syslog"),
         ("[  206.056656] host llama-server[123]: ", "syslog"),
         ("1764635465.123456 host llama-server[123]: ", "syslog"),
+        ("Dec 02 00:31:05 llama-server[123]: ", "syslog"),
         ("llama-1  | ", "compose"),
         ("llama-1  | 2025-12-02T00:31:05.123456789Z ", "compose"),
         ("2025-12-02T00:31:05.123456789Z ", "stamped"),
@@ -116,6 +117,11 @@ def test_wrappers_are_peeled_off(prefix: str, form: str | None) -> None:
     line = f"{prefix}0.01.059.063 I {ENTER}"
     assert event_of(line) == "enter-sleep"
     assert strip(line)[0].form == form
+
+
+def test_a_stamp_before_the_servers_own_words_is_no_syslog() -> None:
+    for line in ("que start_loop: entering sleeping state", "main: loading model", "I que start_loop: x"):
+        assert strip(f"2025-12-02T00:31:05Z {line}")[0].form == "stamped"
 
 
 def test_router_port_pid_and_wall_clock_are_read() -> None:

@@ -138,8 +138,8 @@ def test_reversed_text_is_put_right(tmp_path: Path, seekable: bool) -> None:
     assert reading.reversed
     assert reading.process_starts == 1
     assert [len(reading.lives), reading.lives[0].counts["task-done"]] == [1, 2000]
-    last = reading.lives[0].evidence[-1]
-    assert last.data["event"] == "enter-sleep" or last.data["event"] == "init"
+    assert events(reading.evidence)[0] == events(reading.lives[0].evidence)[0] == "init"
+    assert events(reading.lives[0].evidence)[-2:] == ["enter-sleep", "enter-sleep"]
     assert {e.source for e in reading.evidence if e.data["event"] == "enter-sleep"} == {"r.log:1", "r.log:2"}
     assert reading.lines == len(lines)
 
@@ -191,6 +191,25 @@ def test_dense_logs_end_the_same_as_read_line_by_line() -> None:
     assert dict(quick.counts) == dict(careful.counts)
     assert [item.text for item in quick.evidence] == [item.text for item in careful.evidence]
     assert [item.source for item in quick.evidence] == [item.source for item in careful.evidence]
+
+
+def test_interleaved_instances_of_one_unit_stay_apart() -> None:
+    lines = []
+    for one, two in zip([*START, *enter(2.0)], [*START, *task(2.0, 1)], strict=False):
+        lines += [f"Dec 02 00:31:05 host llama[1]: {one}", f"Dec 02 00:31:05 host llama[2]: {two}"]
+    reading = read(lines)
+    assert [(life.incarnation.pid, life.restarted_in_place) for life in reading.lives] == [
+        (1, False),
+        (2, False),
+    ]
+
+
+def test_the_quick_way_sees_a_second_stream() -> None:
+    one = [f"a-1  | {line}" for n in range(5000) for line in task(1.0 + n, n)]
+    two = [f"b-2  | {line}" for line in enter(9000.0)]
+    reading = read([*(f"a-1  | {line}" for line in START), *one[:9000], *two, *one[9000:]])
+    assert [life.stream for life in reading.lives] == ["a-1", "b-2"]
+    assert [life.counts.get("task-done", 0) for life in reading.lives] == [5000, 0]
 
 
 def test_many_lives_are_bounded() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from analyzers.errors import UserError
+
+# Raw they are legal in JSON, but some terminals obey C1 controls, and the others turn or hide text.
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def prepare_streams() -> None:
@@ -39,6 +45,12 @@ def printing() -> Iterator[None]:
             where="standard output",
             remedy="free some space or send it elsewhere",
         ) from error
+
+
+def printable_json(text: str) -> str:
+    """JSON that is the same to a parser and harmless to a terminal; ASCII where stdout is no UTF-8."""
+    utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    return (_STEERING if utf8 else _NOT_ASCII).sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def silence(descriptor: int) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from analyzers.cli.output import printing
+from analyzers.cli.output import printable_json, printing
 from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
 from analyzers.triage.run import Options, Triage, finish, triage
 
@@ -51,7 +51,7 @@ def run(
         if json or markdown:
             result = finish(result)
             with printing():
-                print(result.report.to_json() if json else _markdown(result))
+                print(printable_json(result.report.to_json()) if json else _markdown(result))
         else:
             result = _terminal(result)
         if html is not None:

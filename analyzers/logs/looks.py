@@ -7,10 +7,12 @@ import re
 from analyzers.logs.grammar import parse_line
 from analyzers.logs.kernel import parse_kernel_line
 from analyzers.logs.prefix import strip
+from analyzers.logs.recognise import recognise
 from analyzers.logs.text import decode
 
 SAMPLE_LINES = 200
 LINE_BYTES = 4096
+STRUCTURED = frozenset({"F1", "F2"})  # eras whose shape alone is distinctive
 _EXPORT = re.compile(rb"(?:^|\n)(?:__CURSOR=|__REALTIME_TIMESTAMP=\d+\n|_BOOT_ID=[0-9a-f]{32}\n)")
 _JSON = re.compile(rb'^\s*(?:\[\s*)?\{[^\n]{0,4000}?"(?:__REALTIME_TIMESTAMP|__CURSOR|_BOOT_ID|MESSAGE)"\s*:')
 _DMESG = re.compile(rb"^(?:<\d{1,3}>)?\[ *\d+\.\d{6}\]", re.MULTILINE)
@@ -31,8 +33,18 @@ def looks_like_json(head: bytes) -> bool:
 
 
 def looks_like_log(head: bytes) -> bool:
-    """Some line is one that llama-server's logger writes, whatever wrapped it."""
-    return any(parse_line(strip(line)[1]) is not None for line in _lines(head))
+    """Some line is one that llama-server's logger writes, whatever wrapped it, or a telling raw one.
+
+    ``word: text`` alone is no sign: any prose has that shape.
+    """
+    return any(_is_servers(line) for line in _lines(head))
+
+
+def _is_servers(line: str) -> bool:
+    parsed = parse_line(strip(line)[1])
+    if parsed is not None and (parsed.component or parsed.elapsed is not None or parsed.era in STRUCTURED):
+        return True
+    return recognise(line.encode("utf-8", "replace")) is not None
 
 
 def looks_like_kernel(head: bytes) -> bool:

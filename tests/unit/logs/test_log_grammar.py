@@ -6,6 +6,7 @@ import pytest
 
 from analyzers.contracts.evidence import Trust
 from analyzers.contracts.facts import AbortFact, LogFact
+from analyzers.logs.looks import looks_like_log
 from analyzers.logs.prefix import strip
 from analyzers.logs.recognise import Found, form_of, recognise, safe_text
 from analyzers.logs.telling import NEEDLES, phrases_regex
@@ -255,3 +256,19 @@ def test_form_needs_most_lines() -> None:
 def test_phrases_are_one_alternation_of_all_needles() -> None:
     assert phrases_regex().count("|") == len(NEEDLES) - 1
     assert r"what\(\):" in phrases_regex()
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"0.00.000.365 I srv          init: initializing ...\n", True),
+        (b"llama-1  | srv  update_slots: all slots are idle\n", True),
+        (b"terminate called without an active exception\n", True),
+        (b"main: model loaded\n", True),
+        (b"Dear Sir: hello\nYours: me\n", False),
+        (b"#0  main () at x.c:3\n", False),
+        (b"", False),
+    ],
+)
+def test_a_servers_log_is_told_from_prose(head: bytes, expected: bool) -> None:
+    assert looks_like_log(head) is expected

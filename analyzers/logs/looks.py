@@ -7,7 +7,7 @@ import re
 from analyzers.logs.grammar import parse_line
 from analyzers.logs.kernel import parse_kernel_line
 from analyzers.logs.prefix import strip
-from analyzers.logs.recognise import recognise
+from analyzers.logs.recognise import OUTSIDE, recognise
 from analyzers.logs.text import decode
 
 SAMPLE_LINES = 200
@@ -44,7 +44,8 @@ def _is_servers(line: str) -> bool:
     parsed = parse_line(strip(line)[1])
     if parsed is not None and (parsed.component or parsed.elapsed is not None or parsed.era in STRUCTURED):
         return True
-    return recognise(line.encode("utf-8", "replace")) is not None
+    found = recognise(line.encode("utf-8", "replace"))
+    return found is not None and found.group != OUTSIDE
 
 
 def looks_like_kernel(head: bytes) -> bool:

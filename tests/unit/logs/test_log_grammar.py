@@ -267,6 +267,8 @@ def test_phrases_are_one_alternation_of_all_needles() -> None:
         (b"main: model loaded\n", True),
         (b"Dear Sir: hello\nYours: me\n", False),
         (b"#0  main () at x.c:3\n", False),
+        (b"[ 4646.603480] llama-server[42]: segfault at 172 ip 0172 sp 00007ffe error 14\n", False),
+        (b"llama.service: Failed with result 'core-dump'.\n", False),
         (b"", False),
     ],
 )

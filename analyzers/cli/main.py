@@ -100,9 +100,9 @@ def help_text() -> str:
         "Verbs:",
     ]
     for verb in registry.VERBS.values():
-        lines.append(f"  {verb.name:<9} {verb.help}")
+        lines.append(f"  {verb.name:<10} {verb.help}")
         if verb.missing:
-            lines.append(f"  {'':<9} not installed: {verb.install_line}")
+            lines.append(f"  {'':<10} not installed: {verb.install_line}")
     lines += [
         "",
         "Options: --version, --debug (show the traceback of an error), VERB --help",

@@ -59,6 +59,13 @@ VERBS = {
             "lab",
             LAB_PACKAGES,
         ),
+        Verb(
+            "reference",
+            "collector.lab.reference.cli:app",
+            "run a real llama-server on a tiny model, to try things on",
+            "lab",
+            LAB_PACKAGES,
+        ),
     )
 }
 

@@ -22,7 +22,9 @@ def sections() -> dict[str, str]:
 
 def options(app: Any) -> set[str]:
     command: Any = typer.main.get_command(app)
-    return {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    commands = [command, *getattr(command, "commands", {}).values()]
+    parameters = [parameter for each in commands for parameter in each.params]
+    return {name for parameter in parameters for name in parameter.opts if name.startswith("--")}
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))

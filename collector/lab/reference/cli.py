@@ -1,0 +1,107 @@
+"""`llama-blackbox reference run`: a reference server in the foreground, with stamped log lines."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from analyzers.errors import EXIT_FAILED, EXIT_OK, UserError
+from collector.lab.reference.environments import UNLOAD_VERSION, prepare
+from collector.lab.reference.gguf import cached_model
+from collector.lab.reference.output import Line, printable
+from collector.lab.reference.server import ReferenceServer, RunningServer
+from collector.lab.reference.spec import ServerSpec
+
+LOOK_SECONDS = 0.2  # how often finished lines are looked for
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def reference() -> None:
+    """Reference servers: real llama-servers on a tiny generated model."""
+
+
+@app.command()
+def run(
+    version: Annotated[str, typer.Option(help="xllamacpp version to run")] = UNLOAD_VERSION,
+    server_bin: Annotated[
+        Path | None, typer.Option("--server-bin", help="a native llama-server instead")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="a GGUF file instead of the generated one")] = None,
+    idle: Annotated[int, typer.Option(help="sleep after so many idle seconds; -1 never")] = -1,
+    port: Annotated[int | None, typer.Option(help="a loopback port; a free one by default")] = None,
+    poisoned: Annotated[bool, typer.Option("--poisoned", help="fill freed memory")] = False,
+) -> int:
+    """Start one server, print its log with times of arrival, and take it down on Ctrl-C.
+
+    Exit status: 0 after Ctrl-C, 1 when the server ends by itself.
+    """
+    console = Console(highlight=False)
+    say = _sayer(console)
+    python = None if server_bin else prepare(version, progress=say)
+    spec = ServerSpec(
+        model=model or cached_model(),
+        python=python,
+        binary=server_bin,
+        idle_seconds=idle,
+        port=port,
+        poisoned=poisoned,
+    )
+    folder = Path(tempfile.mkdtemp(prefix="llama-blackbox-reference-"))
+    with ReferenceServer(folder) as lab:
+        server = lab.start(spec)
+        say(f"http://127.0.0.1:{server.port} is up, PID {server.pid}; Ctrl-C takes it down")
+        status = _follow(server, console)
+    shutil.rmtree(folder, ignore_errors=True)  # kept when the server ended by itself: its core stands there
+    return status
+
+
+def _sayer(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(Text(line, style="bold"), soft_wrap=True)
+
+
+def _follow(server: RunningServer, console: Console) -> int:
+    shown = 0
+    try:
+        while True:
+            over = server.wait_until(lambda each: each.finished, LOOK_SECONDS)
+            lines = server.output.lines()
+            for line in lines[shown:]:
+                console.print(Text(_stamped(line)), soft_wrap=True)
+            shown = len(lines)
+            if over:
+                return _ended(server)
+    except KeyboardInterrupt:
+        return EXIT_OK
+
+
+def _ended(server: RunningServer) -> int:
+    ending = server.ending
+    how = (
+        f"signal {ending.signal}" if ending and ending.signal else f"status {ending.code if ending else '?'}"
+    )
+    raise ServerEndedError(f"the server ended by itself ({how})", where="reference run", remedy=_look(server))
+
+
+def _look(server: RunningServer) -> str:
+    core = server.core()
+    return f"its core is {core.path}" if core.path else f"there is no core: {core.reason}"
+
+
+class ServerEndedError(UserError):
+    """The server ended before it was told to."""
+
+    status = EXIT_FAILED
+
+
+def _stamped(line: Line) -> str:
+    clock = time.strftime("%H:%M:%S", time.localtime(line.wall))
+    return f"{clock}.{int(line.wall * 1000) % 1000:03d}  {printable(line.text)}"

@@ -9,7 +9,7 @@ from analyzers.contracts.facts import LogFact, to_evidence
 from analyzers.logs.crosscheck import Row, trusts
 from analyzers.logs.keep import Kept, LifeState
 from analyzers.logs.reading import Life
-from analyzers.logs.recognise import Found, recognise, safe_text
+from analyzers.logs.recognise import OUTSIDE, Found, recognise, safe_text
 
 START_EVENTS = frozenset({"init", "build-info", "loading"})
 
@@ -73,6 +73,8 @@ def evidence_of(
     """One kept line as evidence; ``part`` counts the lines one journal entry holds."""
     source = f"{name}:{kept.line}"
     id_ = source if part == 1 else f"{source}#{part}"
+    if kept.group == OUTSIDE:
+        id_ = f"{source}#outside{kept.place}"  # one journal entry can hold a server's and an outside line
     return to_evidence(
         found.fact,
         id=id_,

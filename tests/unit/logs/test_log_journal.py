@@ -208,3 +208,8 @@ def test_the_forms_are_told_apart_by_their_first_bytes() -> None:
     assert not looks_like_json(export(message(ENTER)))
     assert looks_like_json(as_json(message(ENTER)))
     assert not looks_like_export(as_json(message(ENTER)))
+
+
+def test_ids_are_unique_when_one_entry_holds_several_lines() -> None:
+    for reading in both(message(ENTER + "\nSegmentation fault (core dumped)\n" + TWIN + "\nKilled")):
+        assert len({item.id for item in reading.evidence}) == len(reading.evidence) == 4

@@ -1,0 +1,1 @@
+"""Figures as ratios in one run: ``python -m tests.bench.run``, or ``make bench``."""

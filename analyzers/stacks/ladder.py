@@ -10,7 +10,7 @@ from pathlib import Path
 
 from analyzers.contracts.facts import Frame, StackFact
 from analyzers.contracts.report import Gap
-from analyzers.core.buildid import Mismatch, compare, find_executable
+from analyzers.core.buildid import Mismatch, Unknown, compare, find_executable
 from analyzers.core.model import Core, ThreadRegisters
 from analyzers.errors import UserError
 from analyzers.stacks import eustack, gdb, stride
@@ -130,6 +130,8 @@ def checked_program(core: Core, exe: str | Path | None) -> tuple[str | None, tup
         found = compare(core, Path(exe), find_executable(core).main)
     except UserError as error:
         return None, (Gap(what="the executable", why=str(error)),)
+    if isinstance(found, Unknown):
+        return str(exe), (Gap(what="proof that the executable is the core's", why=found.why),)
     if not isinstance(found, Mismatch):
         return str(exe), ()
     why = f"{Path(exe).name} has build-id {found.file_id}, the core was made by {found.core_id}"

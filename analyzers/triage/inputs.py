@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analyzers.contracts.report import Gap, InputFile
-from analyzers.core.files import plain
+from analyzers.core.elf import MAGIC
+from analyzers.core.files import opened_regular, plain, pread
 from analyzers.errors import UserError
 
 HASH_BLOCK = 1 << 20
@@ -75,6 +76,18 @@ def _file_size(name: str) -> int:
         return os.lstat(name).st_size
     except OSError:
         return 0
+
+
+def demand_program(exe: Path) -> None:
+    """Raises UserError unless ``exe`` can be read and is an ELF file; a wrapper script is none."""
+    where = f"--exe {plain(str(exe))}"
+    with opened_regular(exe, where) as descriptor:
+        if pread(descriptor, len(MAGIC), 0) != MAGIC:
+            raise UserError(
+                "not a program (no ELF file)",
+                where=where,
+                remedy="give the program itself, not a script that starts it",
+            )
 
 
 def lost(source: Source, error: OSError) -> UserError:

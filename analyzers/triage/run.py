@@ -15,7 +15,7 @@ from analyzers.triage.build import Judged, judge, report_of
 from analyzers.triage.from_core import core_material
 from analyzers.triage.from_text import text_material
 from analyzers.triage.group import group
-from analyzers.triage.inputs import Source, lost, sources, with_hashes
+from analyzers.triage.inputs import Source, demand_program, lost, sources, with_hashes
 from analyzers.triage.material import CoreWork, Material, numbering
 from analyzers.triage.sniff import sniff
 from analyzers.triage.sound import sound
@@ -51,10 +51,8 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
 
     Unpacked copies live as long as ``stack``; ``finish`` needs them.
     """
-    if options.exe is not None and not options.exe.is_file():
-        raise UserError(
-            "there is no such executable", where=str(options.exe), remedy="give the right --exe FILE"
-        )
+    if options.exe is not None:
+        demand_program(options.exe)
     next_id = numbering()
     inputs = sources(paths)
     materials = [m for source in inputs for m in _read(source, options, next_id, stack)]

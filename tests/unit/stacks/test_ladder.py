@@ -105,6 +105,16 @@ def test_another_build_is_named_with_both_ids(tmp_path: Path, monkeypatch: pytes
     assert "f00d" in gap.why
 
 
+def test_a_program_that_cannot_be_compared_is_used_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = write_core(tmp_path, [0] * 8)
+    monkeypatch.setattr(ladder, "compare", lambda *_: ladder.Unknown("the file has no build-id"))
+    program, (gap,) = ladder.checked_program(core, tmp_path / "other")
+    assert program == str(tmp_path / "other")
+    assert gap.why == "the file has no build-id"
+
+
 def test_a_core_without_threads_is_no_crash_of_ours(tmp_path: Path, bin_folder: Path) -> None:
     core = replace(write_core(tmp_path, [0] * 8), threads=())
     assert ladder.unwind(core).crashed is None

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from analyzers.contracts.report import InputFile
-from analyzers.triage.inputs import lost, sources, with_hashes
+from analyzers.errors import UserError
+from analyzers.triage.inputs import demand_program, lost, sources, with_hashes
 
 
 def put(path: Path, text: str) -> Path:
@@ -80,3 +81,18 @@ def test_a_folder_counts_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "b" / "loop").symlink_to(tmp_path / "b")
     (found,) = sources([tmp_path / "b"])
     assert found.size == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [("#!/bin/sh\nexec llama-server\n", "not a script"), ("", "no ELF"), (None, "no such file")],
+)
+def test_an_executable_that_is_none_is_refused(tmp_path: Path, content: str | None, told: str) -> None:
+    exe = tmp_path / "exe" if content is None else put(tmp_path / "exe", content)
+    with pytest.raises(UserError, match=told) as caught:
+        demand_program(exe)
+    assert str(exe) in str(caught.value)
+
+
+def test_a_program_passes() -> None:
+    demand_program(Path("/proc/self/exe"))

@@ -149,8 +149,8 @@ def test_terminal_escapes_stay_letters(tmp_path: Path, form: list[str]) -> None:
 
 def test_without_an_executable_there_is_one_line(tmp_path: Path) -> None:
     log = put(tmp_path / "server.log", START)
-    refused(triage("--exe", tmp_path / "nothing", log), str(tmp_path / "nothing"), "--exe FILE")
-    refused(triage("--exe", tmp_path, log), str(tmp_path), "--exe FILE")
+    refused(triage("--exe", tmp_path / "nothing", log), f"--exe {tmp_path / 'nothing'}: cannot be opened")
+    refused(triage("--exe", tmp_path, log), f"--exe {tmp_path}: a directory")
 
 
 def test_command_lines_that_make_no_sense_are_one_line(tmp_path: Path) -> None:

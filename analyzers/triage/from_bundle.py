@@ -11,6 +11,7 @@ from analyzers.bundle.read import OpenBundle, OpenFile, open_bundle
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import KernelFact
 from analyzers.contracts.report import Gap, InputFile, Process
+from analyzers.core.packed import opened
 from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
 from analyzers.triage.from_core import core_material
@@ -30,8 +31,10 @@ def bundle_materials(
     stack: ExitStack,
     *,
     check_hashes: bool = True,
+    include_private: bool = False,
 ) -> list[Material]:
     """Every part of a bundle. Raises UserError when the bundle itself cannot be used."""
+    redactor = None if include_private else Redactor()
     bundle = stack.enter_context(open_bundle(path, check_hashes=check_hashes))
     first = Material(
         evidence=_recorded(bundle, next_id),
@@ -40,7 +43,7 @@ def bundle_materials(
         host=bundle.manifest.host,
         inputs=tuple(listed),
     )
-    rest = [_file(file, exe, next_id) for file in bundle.files]
+    rest = [_file(file, exe, next_id, stack, redactor) for file in bundle.files]
     pid = first.process.pid
     if pid is not None and not any(material.anchor for material in rest):
         rest = [_of_process(material, pid) for material in rest]
@@ -70,12 +73,19 @@ def _recorded(bundle: OpenBundle, next_id: NextId) -> tuple[Evidence, ...]:
     return tuple(item.model_copy(update={"id": next_id()}) for item in bundle.evidence)
 
 
-def _file(file: OpenFile, exe: Path | None, next_id: NextId) -> Material:
+def _file(
+    file: OpenFile, exe: Path | None, next_id: NextId, stack: ExitStack, redactor: Redactor | None
+) -> Material:
     """A file that cannot be used is a gap: the rest of the bundle still counts."""
     try:
         kind = sniff(file.path)
+        if kind == "bundle":
+            raise UserError(
+                "a bundle inside a bundle", where=file.name, remedy="give it as an input of its own"
+            )
         if kind == "core":
-            return core_material(file.path, file.name, exe, next_id, Redactor())
+            core = stack.enter_context(opened(file.path))
+            return core_material(core, file.name, exe, next_id, redactor)
         return text_material(file.path, file.name, kind, next_id)
     except UserError as problem:
         return Material(gaps=(Gap(what=file.name, why=problem.what, command=problem.remedy),))

@@ -93,7 +93,15 @@ def read_input(
     if kind == "bundle":
         from analyzers.triage.from_bundle import bundle_materials  # tar and hashing: not for every start
 
-        return bundle_materials(path, listed, options.exe, next_id, stack, check_hashes=not options.fast)
+        return bundle_materials(
+            path,
+            listed,
+            options.exe,
+            next_id,
+            stack,
+            check_hashes=not options.fast,
+            include_private=options.include_private,
+        )
     return [replace(text_material(path, name, kind, next_id), inputs=listed)]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from tarfile import TarInfo
+
+import zstandard
 
 from analyzers.bundle.write import ManifestParts, write_bundle
 from analyzers.contracts.evidence import Evidence
@@ -11,6 +14,7 @@ from analyzers.contracts.report import Process
 from analyzers.triage.from_bundle import bundle_materials
 from analyzers.triage.group import group
 from analyzers.triage.material import Material, numbering
+from tests.fixtures.elfcore import CoreBuilder
 
 ONE_LIFE = b"""\
 0.00.000.300 I srv          init: initializing ...
@@ -53,3 +57,24 @@ def test_a_log_of_several_lives_and_the_kernels_lines_are_not_bound(tmp_path: Pa
     assert pids([item for material in several for item in material.evidence]) == {None}
     kernel = materials(tmp_path / "b", kernel_txt=KERNEL)
     assert pids([i for m in kernel for i in m.evidence if i.kind == "kernel"]) == {None}
+
+
+def test_a_packed_core_is_read_and_foreign_things_are_gaps(tmp_path: Path) -> None:
+    core = CoreBuilder(arguments=b"llama-server --api-key planted-key").thread(4000, rip=1).bytes()
+    inside = {
+        "core.zst": zstandard.compress(core),
+        "x.png": b"\x89PNG",
+        "b.tar": TarInfo("a").tobuf() + bytes(1024),
+    }
+    for name, data in {"manifest.json": b'{"schema":"llama-blackbox/bundle/1"}', **inside}.items():
+        (tmp_path / name).write_bytes(data)
+    for private in (False, True):
+        with ExitStack() as stack:
+            found = bundle_materials(tmp_path, (), None, numbering(), stack, include_private=private)
+        (anchor,) = [material for material in found if material.anchor]
+        assert anchor.process.pid == 4000
+        assert ("planted-key" in anchor.process.args) is private
+        assert anchor.secrets == ("planted-key",)
+        gaps = {gap.what: gap.why for material in found[1:] for gap in material.gaps}
+        assert gaps["x.png"] == "a picture"
+        assert gaps["b.tar"] == "a bundle inside a bundle"

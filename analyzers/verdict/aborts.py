@@ -86,7 +86,7 @@ def _most_specific(case: Case) -> Seen[AbortFact] | None:
 def _plain(case: Case, ending: Ending, story: SleepStory, text: Seen[AbortFact]) -> Finding:
     class_, cause = CLASS_OF[text.fact.shape]
     crash = case.crash
-    said = text.fact.message or text.fact.exception or text.fact.shape
+    said = _said(case, text)
     phase = _phase(case, story)
     return Finding(
         class_,
@@ -98,6 +98,13 @@ def _plain(case: Case, ending: Ending, story: SleepStory, text: Seen[AbortFact])
         reasons=(f"the server itself printed: {said}", _sleep_remark(story)),
         witnesses=(text.id, *ending.witnesses, *((crash.id,) if crash else ())),
     )
+
+
+def _said(case: Case, text: Seen[AbortFact]) -> str:
+    """The text's own words; the line before it names the exception whose what() is client text."""
+    facts = [text.fact, *(seen.fact for seen in case.aborts if not seen.forgeable)]
+    words = (word for fact in facts for word in (fact.message, fact.exception))
+    return next((word for word in words if word), text.fact.shape)
 
 
 _SUMMARIES = {

@@ -91,10 +91,11 @@ class Maker:
         *,
         crashed: bool = True,
         live: bool = False,
+        complete: bool = True,
     ) -> Maker:
         frames = tuple(Frame(f) if isinstance(f, str) else Frame(f[0], repeat=f[1]) for f in functions)
         return self.add(
-            StackFact(crashed=crashed, rung=rung, frames=frames, complete=True, live=live), Trust.KERNEL
+            StackFact(crashed=crashed, rung=rung, frames=frames, complete=complete, live=live), Trust.KERNEL
         )
 
     def loop(self, phase: str, *, sleeping: bool | None = None, last_ms: int | None = None) -> Maker:

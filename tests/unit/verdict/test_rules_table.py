@@ -9,6 +9,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
+from analyzers.contracts.evidence import Trust
+from analyzers.contracts.facts import AbortFact, AnswerFact, LogFact, ModelFileFact, ProbeFact, SocketFact
+from analyzers.verdict.case import build_case
+from analyzers.verdict.decide import decide
+from analyzers.verdict.finding import Finding
 from evidence_builder import (
     AWAKE_AGAIN,
     COMPLETIONS,
@@ -24,12 +30,6 @@ from evidence_builder import (
     WOKEN,
     Maker,
 )
-
-from analyzers.contracts.evidence import Trust
-from analyzers.contracts.facts import AnswerFact, LogFact, ModelFileFact, ProbeFact, SocketFact
-from analyzers.verdict.case import build_case
-from analyzers.verdict.decide import decide
-from analyzers.verdict.finding import Finding
 
 SHAPES = {
     "segfault": {"shape": "segfault", "error": 4, "object": "xllamacpp.abi3.so"},
@@ -327,6 +327,36 @@ def test_a_log_that_ends_in_a_stop_is_weak_until_the_end_itself_is_known() -> No
     assert alone.asks
     assert verdict(Maker().log("listening", "cleaning-up").exit(code=0)).confidence == "strong"
     assert verdict(Maker().log("listening", "cleaning-up").exit(6)).class_ == "SHUTDOWN-ABORT"
+
+
+def test_an_exception_without_words_of_its_own_is_named_by_the_line_before() -> None:
+    maker = Maker().log("listening")
+    maker.add(AbortFact(shape="terminate", exception="std::system_error"), Trust.SERVER)
+    maker.add(AbortFact(shape="exception"), Trust.SERVER)
+    found = verdict(maker.exit(6))
+    assert found.class_ == "ABRT-EXCEPTION"
+    assert "std::system_error" in found.reasons[0]
+
+
+DFS = "std::__detail::_Executor<char const*, std::regex_traits<char>, true>::_M_dfs(long)"
+ONCE_MORE = "std::__detail::_Executor<char const*, std::regex_traits<char>, true>::_M_rep_once_more(long)"
+
+
+@pytest.mark.parametrize(
+    ("cycle", "frames", "complete", "class_"),
+    [
+        ((DFS, DFS, ONCE_MORE), 256, False, "SEGV-STACK"),
+        ((DFS, ONCE_MORE), 600, True, "SEGV-STACK"),
+        ((DFS, DFS, ONCE_MORE), 90, False, "SEGV"),
+        ((DFS, DFS, ONCE_MORE), 256, True, "SEGV"),
+    ],
+)
+def test_functions_that_call_each_other_in_turn_are_a_recursion_too(
+    cycle: tuple[str, ...], frames: int, complete: bool, class_: str
+) -> None:
+    stack = tuple(itertools.islice(itertools.cycle(cycle), frames))
+    found = verdict(Maker().log(*SLEPT).stack(stack, "pasted", complete=complete).exit(11))
+    assert (found.class_, found.defect) == (class_, None)
 
 
 def test_gpf_in_libc_of_pid_1_is_an_abort_and_elsewhere_a_fault() -> None:

@@ -19,6 +19,7 @@ from analyzers.logs.telling import FATAL, SLEEP, TASK
 
 MIN_IDLE = 0.9  # seconds; the smallest idle limit the server accepts is 1, log stamps lag a little
 STAMP_SLACK = 1.0  # seconds; threads stamp before they queue a line, so neighbours can swap
+JSON_ERAS = frozenset({"F1", "F6"})
 AFTER_ABORT = 120.0  # seconds; other threads still log while the dying one prints a backtrace
 
 Row = tuple[Kept, Found]
@@ -27,7 +28,12 @@ Row = tuple[Kept, Found]
 def trusts(rows: Sequence[Row]) -> list[Trust]:
     """The trust of each row of one life, in line order."""
     doubted = (
-        _unstamped(rows) | _out_of_order(rows) | _lonely_sleep(rows) | _busy_sleep(rows) | _outlived(rows)
+        _unstamped(rows)
+        | _other_form(rows)
+        | _out_of_order(rows)
+        | _lonely_sleep(rows)
+        | _busy_sleep(rows)
+        | _outlived(rows)
     )
     return [Trust.CLIENT if at in doubted else found.trust for at, (_, found) in enumerate(rows)]
 
@@ -37,6 +43,17 @@ def _unstamped(rows: Sequence[Row]) -> set[int]:
     logs = [(at, found) for at, (_, found) in enumerate(rows) if isinstance(found.fact, LogFact)]
     bare = {at for at, found in logs if found.elapsed is None}
     return bare if len(bare) * 2 < len(logs) else set()
+
+
+def _other_form(rows: Sequence[Row]) -> set[int]:
+    """Sleep lines in JSON among lines of text, or the other way round: a server writes one form."""
+    forms = {
+        at: found.fact.era in JSON_ERAS
+        for at, (_, found) in enumerate(rows)
+        if isinstance(found.fact, LogFact)
+    }
+    usual = sum(forms.values()) * 2 > len(forms)
+    return {at for at, form in forms.items() if form != usual and rows[at][0].group == SLEEP}
 
 
 def _out_of_order(rows: Sequence[Row]) -> set[int]:
@@ -106,14 +123,21 @@ def _tail_may_be_lost(rows: Sequence[Row], at: int, step: int, last: bool) -> bo
 
 
 def _busy_sleep(rows: Sequence[Row]) -> set[int]:
-    """``entering`` lines less than the smallest idle limit after a task started or ended."""
+    """``entering`` lines less than the smallest idle limit after a task started or ended.
+
+    One that stands after a task's line and is stamped before it is no better, unless the stamps began anew.
+    """
     doubted, busy = set(), None
     for at, (kept, found) in enumerate(rows):
         if found.elapsed is None:
             continue
         if kept.event in ("task-launched", "task-done"):
             busy = found.elapsed
-        elif kept.event == "enter-sleep" and busy is not None and 0 <= found.elapsed - busy < MIN_IDLE:
+        elif (
+            kept.event == "enter-sleep"
+            and busy is not None
+            and -STAMP_SLACK < found.elapsed - busy < MIN_IDLE
+        ):
             doubted.add(at)
     return doubted
 

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from elfcore import CoreBuilder, R, X, shared_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from analyzers.core.marks import D1_MARKS, Mark, find_marks
 from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from analyzers.errors import UserError
+from elfcore import CoreBuilder, R, X, shared_object
 
 ID = bytes(range(20))
 BASE = 0x7F00_0000_0000

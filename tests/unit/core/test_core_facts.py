@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from elfcore import CoreBuilder, R, W
 
 from analyzers.contracts.evidence import Trust
 from analyzers.contracts.facts import CoreFact, LoopFact, fact_of
 from analyzers.core.facts import STACK_REACH, core_evidence, loop_evidence, stack_overflow
 from analyzers.core.notes import read_core
+from elfcore import CoreBuilder, R, W
 
 STACK = 0x7FE9_F40F_D000
 

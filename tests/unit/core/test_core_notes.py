@@ -8,7 +8,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from elfcore import CoreBuilder, R, W, X, header, note, program_header, prstatus
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from analyzers.core import records as records_module
 from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from analyzers.errors import UserError
+from elfcore import CoreBuilder, R, W, X, header, note, program_header, prstatus
 
 
 def a_core() -> CoreBuilder:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from elfcore import CoreBuilder, header
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.core.notes import read_core
 from analyzers.core.packed import DEFAULT_LIMITS, Limits, opened
 from analyzers.errors import UserError
+from elfcore import CoreBuilder, header
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "zstd": zstandard.ZstdCompressor().compress,

@@ -7,7 +7,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from elfcore import MUTEX_WAIT, CoreBuilder, R, X, queue_memory, shared_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from analyzers.contracts.facts import Frame, LoopFact, StackFact
 from analyzers.core.loopframes import loop_frames
 from analyzers.core.notes import read_core
 from analyzers.core.phase import loop_state
+from elfcore import MUTEX_WAIT, CoreBuilder, R, X, queue_memory, shared_object
 
 QUEUE = 0x55E9_6798_8000
 CONDITION = QUEUE + 296

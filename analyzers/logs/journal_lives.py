@@ -36,6 +36,7 @@ class JournalLives:
     size: int = 0
     damaged: int = 0
     forged: int = 0
+    forged_kernel: int = 0
     cut: int = 0
     skipped: int = 0
 
@@ -120,7 +121,10 @@ class JournalLives:
 
     def finish(self, kind: str) -> Reading:
         """The reading of all entries fed so far."""
-        lives, outside = self.lives.finish()
+        lives, printed = self.lives.finish()
+        # The transport tells who speaks: a kernel's line in a process's output is that process's words.
+        outside = tuple(item for item in printed if item.kind != KernelFact.KIND)
+        self.forged_kernel = len(printed) - len(outside)
         self.skipped = sum(life.skipped for life in lives)
         around = tuple(sorted((*self.trusted.items, *outside), key=_entry_number))
         everything = sorted((*around, *(e for life in lives for e in life.evidence)), key=_entry_number)
@@ -143,6 +147,9 @@ class JournalLives:
         if self.forged:
             why = f"{self.name}: {self.forged} core records not written by systemd-coredump were left out"
             yield Gap(what="core records", why=why)
+        if self.forged_kernel:
+            why = f"{self.name}: {self.forged_kernel} lines in the kernel's words, but not from it, were left out"
+            yield Gap(what="kernel lines", why=why, command="journalctl -k -o export > kernel.export")
         if self.damaged:
             why = f"{self.name}: {self.damaged} entries are damaged"
             yield Gap(what="some journal entries", why=why, command="journalctl --verify")

@@ -111,7 +111,8 @@ def test_kernel_lines_come_from_the_kernels_transport_alone() -> None:
     line = "python[3004]: segfault at 170 ip 0000000000000001 sp 0000000000000002 error 4 in x.so[1,2+3]"
     kernel = {**message(line), "_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "kernel"}
     for reading in both(kernel, {**message(line), "SYSLOG_IDENTIFIER": "kernel"}):
-        assert [item.trust for item in reading.outside] == [Trust.KERNEL, Trust.CLIENT]
+        assert [item.trust for item in reading.outside] == [Trust.KERNEL]
+        assert ["not from it" in gap.why for gap in reading.gaps] == [True]
         assert reading.outside[0].mono == 5.0
 
 

@@ -6,7 +6,7 @@ sleep to another one's crash, so a verdict reads exactly one, and says which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from analyzers.contracts.evidence import Evidence
@@ -62,10 +62,10 @@ def one_life(evidence: Sequence[Evidence], lives: Sequence[Life]) -> tuple[list[
 
 
 def _dying(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[int, str]:
-    dead = next((e.incarnation.pid for e in _deaths(items) if e.incarnation.pid is not None), None)
-    named = [i for i, life in enumerate(lives) if dead is not None and life.pid == dead]
+    dead = set(_dead(_deaths(items)))
+    named = [i for i, life in enumerate(lives) if life.pid in dead]
     if named:
-        return named[-1], f"the one of PID {dead}"
+        return named[-1], f"the one of PID {lives[named[-1]].pid}"
     for clock in CLOCKS:
         died = _death_time(items, clock)
         began = [life.began(clock) for life in lives]
@@ -80,6 +80,15 @@ def _dying(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[int, str]:
     if silent and _deaths(items):
         return silent[-1], "the last one that was followed by a restart without a stop"
     return len(lives) - 1, "the last one"
+
+
+def _dead(deaths: Sequence[Evidence]) -> Iterator[int]:
+    """PIDs of the dead. The kernel names a thread, and a process's first thread has its PID."""
+    for item in deaths:
+        kernel = fact_of(item, KernelFact)
+        for number in (item.incarnation.pid, kernel.tid if kernel is not None else None):
+            if number is not None:
+                yield number
 
 
 def _deaths(items: Sequence[Evidence]) -> list[Evidence]:

@@ -97,6 +97,15 @@ def test_the_life_of_the_dead_pid_is_read() -> None:
     assert "PID 1" in why[0]
 
 
+def test_the_life_whose_first_thread_the_kernel_names_is_read() -> None:
+    lives = [life(LogFact("listening"), pid=7, wall=1.0), life(LogFact("enter-sleep"), pid=9, wall=2.0)]
+    events, why = read(lives, made(KernelFact("segfault", tid=7), wall=3.0))
+    assert "enter-sleep" not in events
+    assert "PID 7" in why[0]
+    events, _ = read(lives, made(KernelFact("segfault", tid=8), wall=3.0))
+    assert "enter-sleep" in events
+
+
 def test_the_life_that_ran_when_the_process_died_is_read() -> None:
     lives = [life(LogFact("enter-sleep"), wall=100.0), life(LogFact("listening"), wall=200.0)]
     assert "enter-sleep" in read(lives, made(ExitFact(signal=11), wall=150.0))[0]

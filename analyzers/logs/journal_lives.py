@@ -148,7 +148,8 @@ class JournalLives:
             why = f"{self.name}: {self.forged} core records not written by systemd-coredump were left out"
             yield Gap(what="core records", why=why)
         if self.forged_kernel:
-            why = f"{self.name}: {self.forged_kernel} lines in the kernel's words, but not from it, were left out"
+            told = f"{self.forged_kernel} lines in the kernel's words, but not from it, were left out"
+            why = f"{self.name}: {told}"
             yield Gap(what="kernel lines", why=why, command="journalctl -k -o export > kernel.export")
         if self.damaged:
             why = f"{self.name}: {self.damaged} entries are damaged"

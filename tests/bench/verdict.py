@@ -202,7 +202,7 @@ def _size_section(small: BenchCore, rounds: int, say: Say) -> Section:
     row = Row(
         f"time of the verdict, {big.size / small.size:.1f} times the size",
         f"{ratio:.2f} times: {seconds(ten)} beside {seconds(one)}",
-        f"`--fast`, whole program (the core's hash comes after the verdict), medians of {count}, taking turns",
+        f"`--fast`, whole program (a core's hash comes after the verdict); medians of {count}, in turn",
         goal,
         met,
     )

@@ -26,6 +26,13 @@ _PHRASES = "|".join(
         r"Parsed message: ",
         r"Parsing (?:chat message|PEG input[^:\n]{0,80}|input[^:\n]{0,80}): ",
         r"Failed to parse input at pos \d{1,12}: ",
+        # The texts of exceptions that quote the request (common/chat.cpp, json-schema, server-common.cpp).
+        r"Expected '\w{1,20}' to be an? \w{1,10}, got ",
+        r"Missing 'role' in message: ",
+        r"(?:Missing|Unsupported) (?:content part|tool)[\w ]{0,20}: ",
+        r"(?:; tools = |Unrecognized schema: |Invalid tool_choice: |Unsupported param: |, but got: )",
+        r"Invalid (?:diff: |regex pattern )(?=')",
+        r"(?:file path is not allowed|file does not exist or cannot be opened|Invalid uri format): ",
         r"output triggering error:\s",
         r"add_text: ",
         r"string not as expected: ",
@@ -40,7 +47,8 @@ _PHRASES = "|".join(
 _PHRASE = re.compile("(?:" + _PHRASES + ")")
 _NEEDLES = row(
     """log_server_r equest: esponse: body: chunk: message: pos triggering Parsing add_text: expected: schema:
-    grammar: Grammar prompt: prefill client_id= stderr: rompt: ompletion: text:"""
+    grammar: Grammar prompt: prefill client_id= stderr: rompt: ompletion: text: Expected Missing Unsupported
+    tools Unrecognized tool_choice: got: diff: regex allowed: opened: uri"""
 )
 _START_QUOTE = re.compile(r"[\[{]?\s{0,8}(\\*)\"")
 

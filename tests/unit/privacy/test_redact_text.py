@@ -14,6 +14,22 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.s5Xw_a-9"
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
 PRETTY = 'request: {\n  "messages": [\n    {"role": "user"}\n  ],\n  "extra": ["my zebra"]\n}'
 
+# What exceptions of common/chat.cpp, json-schema-to-grammar.cpp and server-common.cpp quote of a request.
+QUOTING = [
+    "Expected 'messages' to be an array, got \"my zebra\"",
+    'Missing \'role\' in message: {"name":"zebra"}',
+    'Missing content part type: {"text":"zebra"}',
+    'Unsupported content part type: "zebra"',
+    'Missing tool call type: {"function":{"name":"zebra"}}',
+    'Failed to parse tools: no; tools = [\n  {\n    "description": "zebra"\n  }\n]',
+    'JSON schema conversion failed:\nUnrecognized schema: {"const":"zebra"}',
+    "Invalid diff: 'zebra' not found at start of 'zebra crossing'",
+    "Invalid tool_choice: zebra",
+    "Invalid regex pattern 'zebra': no",
+    'response_format type must be one of "text" or "json_object", but got: zebra',
+    "file path is not allowed: /zebra",
+]
+ANSWERED = STAMP + 'srv    operator(): got exception: {"error":'
 GONE = [
     ("authorization", f"Authorization: Bearer {SECRET}", SECRET),
     ("basic", "Authorization: Basic dXNlcjpwdw==", "dXNlcjpwdw"),
@@ -80,6 +96,8 @@ GONE = [
     ("draft", STAMP + " - seq_id 0, draft candidate   1, pos   2:    756 (   0.500) 'zebra'", "zebra"),
     ("prefill", STAMP + "common_sampler_init: prefill token: 756 = zebra", "zebra"),
     ("parse error", r"""parse error at 1; last read: '\"zebra "x\"'; expected '}'""", "zebra"),
+    *((f"exception: {text[:30]}", f"  what():  {text}", "zebra") for text in QUOTING),
+    *((f"answer: {text[:30]}", f"{ANSWERED}{json.dumps({'message': text})}}}", "zebra") for text in QUOTING),
     ("schema", STAMP + 'srv    operator(): JSON schema: {\n  "zebra": {\n  }\n}', "zebra"),
     ("grammar", STAMP + "srv    operator(): Converted grammar: root ::= zebra\nws ::= zebra", "zebra"),
     ("output", STAMP + "f: full peg output triggering error:\n=== BEGIN ===\nzebra\n=== END ===", "zebra"),
@@ -106,6 +124,8 @@ KEPT = [
     "121.57.649.356 I que    start_loop: entering sleeping state",
     "121.57.149.156 I que    start_loop: entering sleeping state",
     "\x1b[0m121.57.149.156\x1b[0m I que    start_loop: exiting sleeping state",
+    STAMP + 'srv    operator(): got exception: {"error":{"code":500,"message":"_Map_base::at"}}',
+    STAMP + 'srv    operator(): got exception: {"error":{"code":400,"message":"Missing \'messages\'"}}',
     "0.01.976.755 I slot   operator(): id  0 | task 5 | new prompt, n_ctx_slot = 512, task.n_tokens = 17",
     "0.01.976.540 I srv        update:    - prompt 0x7fdd1802e450:      32 tokens, checkpoints:  0",
     "srv    operator(): unauthorized: Invalid API Key",

@@ -64,6 +64,11 @@ _LAST_READ = re.compile(
 )
 _GENERATION = re.compile(r"(generation_prompt=')[^\n]*?(?=', start=|$)", re.MULTILINE)
 _FETCH = re.compile(r"(downloading (?:image|file|audio|video) from ')[^\n]*(?='|$)", re.MULTILINE)
+# A debugger's frame with the values of its arguments: `#0  0x… in f (text="…", more=0x… "…"...) at f.cpp:1`.
+_FRAME = re.compile(r"^[^\n#]{0,120}#\d{1,6} {1,4}[^\n]+$", re.MULTILINE)
+_FRAME_TEXT = re.compile(
+    r"(=(?:@?0x[0-9a-f]{1,16}:? )?\")(?!«redacted»|\[redacted\])(?:[^\"\\\n]|\\.)+(\"|$)"
+)
 # F2: key="a JSON string".
 _KEYED = re.compile(
     r"(?<![\w\"])((?:prompt|request|response|token_text|to_eval|cached|prompt_tokens|text|body|content"
@@ -83,9 +88,14 @@ def redact_payloads(text: str) -> str:
     text = _redact_phrases(text)
     text = sub_near(_LAST_READ, rf"\1{MARKER}", text, ("last read: '",))
     text = sub_near(_TOKEN_PIECE, rf"\1{MARKER}", text, (" token:", "prompt token", "draft candidate"))
+    text = sub_near(_FRAME, _without_values, text, ("#",))
     text = sub_near(_GENERATION, _unless_empty, text, ("generation_prompt='",))
     text = sub_near(_FETCH, rf"\1{MARKER}", text, ("downloading ",))
     return sub_near(_KEYED, rf'\1{MARKER}"', text, ('="',))
+
+
+def _without_values(frame: re.Match[str]) -> str:
+    return _FRAME_TEXT.sub(rf"\1{MARKER}\2", frame.group())
 
 
 def _unless_empty(match: re.Match[str]) -> str:

@@ -1,37 +1,50 @@
-"""What the log and the probes say about sleep in this incarnation: the WHY question's first witness.
+"""What the log says about sleep in this incarnation: the WHY question's first witness.
 
 Log lines come BEFORE the act they name, none says that a wake has finished, and a crash can lose the
-last ones (field experiments; docs/verdicts.md). So the log gives a phase, never a proof.
+last ones (field experiments; docs/verdicts.md). So the log gives a phase, never a proof. The reading itself
+is ``analyzers.logs.timeline``; here its ids become the facts that the rules name as witnesses.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from analyzers.contracts.facts import LogFact
+from analyzers.logs.reading import Life
+from analyzers.logs.timeline import SleepTimeline, Stranded, timeline_of
 from analyzers.verdict.case import Case, Seen
 
-WAKING_EVENTS = ("loading", "init")
-REQUEST_EVENTS = ("task-launched", "request")
 HTTP_ERROR = 400
+UP = ("listening", "loaded")
 
 
 @dataclass(frozen=True)
 class SleepStory:
     """The sleep transitions of one incarnation as its log tells them."""
 
-    phase: str
-    transitions: tuple[Seen[LogFact], ...]
-    last: Seen[LogFact] | None
-    cancelled_asleep: tuple[Seen[LogFact], ...]
-    stop: Seen[LogFact] | None
-    started: bool
+    timeline: SleepTimeline
+    transitions: tuple[Seen[LogFact], ...] = ()
+    stop: Seen[LogFact] | None = None
+    started: bool = False
+    stranded: tuple[Stranded, ...] = ()
     failed_asleep: tuple[Seen[LogFact], ...] = ()  # error answers while asleep: their handlers began before
+
+    @property
+    def phase(self) -> str:
+        """Phase id at the end of the log."""
+        return self.timeline.phase
 
     @property
     def slept(self) -> bool:
         """True when the log holds a sleep line of this incarnation that no client could have written."""
-        return any(not seen.forgeable for seen in self.transitions)
+        return self.timeline.sleep_evidence
+
+    @property
+    def just_woken(self) -> bool:
+        """The log ends in a wake, or in a finished one that no task has followed yet."""
+        fresh = self.phase == "first-request-after-wake" and self.timeline.tasks_since_wake == 0
+        return self.phase == "waking" or fresh
 
     @property
     def witnesses(self) -> tuple[str, ...]:
@@ -40,47 +53,32 @@ class SleepStory:
 
 
 def tell(case: Case) -> SleepStory:
-    """Fold the log's events into the phase at its end."""
-    phase, last, stop, started = "unknown", None, None, False
-    transitions: list[Seen[LogFact]] = []
-    cancelled: list[Seen[LogFact]] = []
-    failed: list[Seen[LogFact]] = []
+    """Read the log's events as one life."""
+    timeline = timeline_of(_life(case))
+    names = set(timeline.sleep_ids)
+    events = {seen.fact.event for seen in case.log}
+    stops = case.events("stopping", "cleaning-up")
+    return SleepStory(
+        timeline=timeline,
+        transitions=tuple(seen for seen in case.log if seen.id in names),
+        stop=stops[-1] if stops and timeline.stop_requested else None,
+        started=timeline.loaded or bool(names) or bool(events.intersection(UP)),
+        stranded=timeline.stranded,
+        failed_asleep=tuple(_failed_asleep(case)),
+    )
+
+
+def _life(case: Case) -> Life:
+    counts = Counter(seen.fact.event for seen in case.log)
+    return Life(index=0, evidence=tuple(seen.evidence for seen in case.log), counts=counts)
+
+
+def _failed_asleep(case: Case) -> list[Seen[LogFact]]:
+    found, asleep = [], False
     for seen in case.log:
-        if seen.forgeable and seen.fact.event in ("enter-sleep", "exit-sleep"):
-            continue
         event = seen.fact.event
-        if event in ("enter-sleep", "exit-sleep"):
-            last = seen
-            transitions.append(seen)
-        elif event in ("stopping", "cleaning-up"):
-            stop = seen
-        elif event == "task-cancelled" and phase == "asleep":
-            cancelled.append(seen)
-        elif event == "request" and phase == "asleep" and (seen.fact.status or 0) >= HTTP_ERROR:
-            failed.append(seen)
-        started = started or event in ("listening", "loaded") or bool(transitions)
-        phase = _next(phase, event)
-    return SleepStory(phase, tuple(transitions), last, tuple(cancelled), stop, started, tuple(failed))
-
-
-_PHASE_AFTER = {
-    "init": "loading",
-    "enter-sleep": "asleep",
-    "exit-sleep": "waking",
-    "listening": "awake",
-    "stopping": "stopping",
-    "cleaning-up": "stopping",
-}
-_AFTER_WAKE = {"task-launched": "first-request-after-wake", "task-done": "awake", "slots-idle": "awake"}
-
-
-def _next(phase: str, event: str) -> str:
-    if event == "loading":
-        return phase if phase == "waking" else "loading"
-    if event == "loaded":
-        return phase if phase == "waking" else "awake"
-    if phase == "waking" and event in _AFTER_WAKE:
-        return _AFTER_WAKE[event]
-    if phase == "first-request-after-wake" and event in ("task-done", "slots-idle"):
-        return "awake"
-    return _PHASE_AFTER.get(event, phase)
+        if event in ("enter-sleep", "exit-sleep") and not seen.forgeable:
+            asleep = event == "enter-sleep"
+        elif event == "request" and asleep and (seen.fact.status or 0) >= HTTP_ERROR:
+            found.append(seen)
+    return found

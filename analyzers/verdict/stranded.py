@@ -7,6 +7,7 @@ from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.sleep import SleepStory
 
+WITNESS_LIMIT = 5  # an array of prompts is one request and hundreds of tasks
 SOCKET_ASK = Ask(
     "the server's client connections as the kernel sees them, taken while the request hangs",
     "a request that was received and never answered is what tells a strand from an idle client",
@@ -58,14 +59,16 @@ def _live(case: Case, story: SleepStory, witnesses: list[str]) -> Finding:
 
 
 def _from_log(case: Case, story: SleepStory) -> Finding | None:
-    if not story.cancelled_asleep or not story.slept:
+    if not story.stranded or not story.slept:
         return None
-    scraped = any(seen.fact.route == "/metrics" for seen in case.log)
+    sure = [item for item in story.stranded if not (item.early or item.lookalike)]
+    if not sure:
+        return _left_behind(story)
     return Finding(
         "HANG-STRANDED",
         "sleep",
         "asleep",
-        "weak" if scraped else "strong",
+        "strong",
         "A client gave up on a request that had been queued while the server slept.",
         "D3",
         None,
@@ -73,6 +76,30 @@ def _from_log(case: Case, story: SleepStory) -> Finding | None:
             "a task was cancelled after the server had gone to sleep and before anything woke it",
             "a sleeping server runs no task, so this one had been waiting for a wake that did not come",
         ),
-        tuple(s.id for s in story.cancelled_asleep) + story.witnesses,
+        tuple(item.evidence_id for item in sure[-WITNESS_LIMIT:]) + story.witnesses,
+        (SOCKET_ASK,),
+    )
+
+
+def _left_behind(story: SleepStory) -> Finding:
+    """Signs that have an innocent twin: a scrape's own task, or two clients that waited for one wake."""
+    early = any(item.early for item in story.stranded)
+    return Finding(
+        "HANG-STRANDED",
+        "sleep",
+        "asleep",
+        "weak",
+        "A request may have been left waiting while the server slept.",
+        "D3",
+        None,
+        (
+            "a task started right after a wake ahead of one with a higher number"
+            if early
+            else "a task was cancelled in the very moment of going to sleep",
+            "two clients that waited for the same wake look alike"
+            if early
+            else "a /metrics scrape of that moment is cancelled by the same line",
+        ),
+        tuple(item.evidence_id for item in story.stranded[-WITNESS_LIMIT:]) + story.witnesses,
         (SOCKET_ASK,),
     )

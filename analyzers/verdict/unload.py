@@ -173,7 +173,7 @@ def _how_gone(case: Case, story: SleepStory) -> str | None:
         return "just-woken"
     if loop is None and story.phase == "asleep":
         return "log"
-    return "late" if story.phase == "waking" else None
+    return "late" if story.just_woken else None
 
 
 def _d2_confidence(how: str, crash: StackReading) -> str:
@@ -272,7 +272,7 @@ def suspicion(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     if case.crash is not None or ending.signal not in MEMORY_SIGNALS or not story.slept:
         return None
     overflow = case.overflowed
-    woke = story.phase == "waking"
+    woke = story.just_woken
     if not (story.phase == "asleep" or (woke and not overflow)):
         return None
     return Finding(

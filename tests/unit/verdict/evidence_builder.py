@@ -58,14 +58,21 @@ class Maker:
     def __init__(self) -> None:
         self.made: list[Evidence] = []
 
-    def add(self, fact: Fact, trust: Trust, mono: float | None = None, elapsed: float | None = None) -> Maker:
+    def add(
+        self,
+        fact: Fact,
+        trust: Trust,
+        mono: float | None = None,
+        elapsed: float | None = None,
+        text: str | None = None,
+    ) -> Maker:
         number = len(self.made) + 1
         self.made.append(
             to_evidence(
                 fact,
                 id=f"E{number}",
                 source="test",
-                text=f"{fact.KIND} {number}",
+                text=text or f"{fact.KIND} {number}",
                 trust=trust,
                 mono=mono,
                 elapsed=elapsed,
@@ -75,7 +82,9 @@ class Maker:
 
     def log(self, *events: str, trust: Trust = Trust.SERVER) -> Maker:
         for event in events:
-            self.add(LogFact(event=event), trust, elapsed=float(len(self.made)))
+            task = 7 if event.startswith("task-") else None
+            text = "model loaded" if event == "loaded" else event
+            self.add(LogFact(event=event, task_id=task), trust, elapsed=float(len(self.made)), text=text)
         return self
 
     def kernel(self, shape: str = "segfault", mono: float | None = 100.0, **fields: object) -> Maker:

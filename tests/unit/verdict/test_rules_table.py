@@ -260,6 +260,13 @@ def test_an_idle_client_or_a_busy_server_is_not_stranded(sleeping: bool, unanswe
     assert verdict(stranded(sleeping, unanswered)).class_ != "HANG-STRANDED"
 
 
+def test_a_cancel_in_the_very_moment_of_sleep_may_be_a_scrape_and_is_weak() -> None:
+    maker = Maker().log("listening")
+    maker.add(LogFact(event="enter-sleep"), Trust.SERVER, elapsed=5.0)
+    maker.add(LogFact(event="task-cancelled", task_id=3), Trust.SERVER, elapsed=5.001)
+    assert (verdict(maker).defect, verdict(maker).confidence) == ("D3", "weak")
+
+
 def test_a_task_cancelled_asleep_is_d3_offline_and_awake_is_not() -> None:
     asleep = verdict(Maker().log(*SLEPT, "task-cancelled"))
     awake = verdict(Maker().log("listening", "task-launched", "task-cancelled"))
@@ -322,11 +329,11 @@ def test_terminate_on_the_stack_is_an_uncaught_exception_without_any_text(throwe
 
 
 def test_a_log_that_ends_in_a_stop_is_weak_until_the_end_itself_is_known() -> None:
-    alone = verdict(Maker().log("listening", "cleaning-up"))
+    alone = verdict(Maker().log("loaded", "listening", "cleaning-up"))
     assert (alone.class_, alone.phase, alone.confidence) == ("NO-FAULT", "stopping", "weak")
     assert alone.asks
-    assert verdict(Maker().log("listening", "cleaning-up").exit(code=0)).confidence == "strong"
-    assert verdict(Maker().log("listening", "cleaning-up").exit(6)).class_ == "SHUTDOWN-ABORT"
+    assert verdict(Maker().log("loaded", "cleaning-up").exit(code=0)).confidence == "strong"
+    assert verdict(Maker().log("loaded", "cleaning-up").exit(6)).class_ == "SHUTDOWN-ABORT"
 
 
 def test_an_exception_without_words_of_its_own_is_named_by_the_line_before() -> None:

@@ -36,7 +36,7 @@ _PHRASES = "|".join(
         r"output triggering error:\s",
         r"add_text: ",
         r"string not as expected: ",
-        r"(?:JSON schema|Converted grammar|Grammar \([^)\n]{0,40}\)): ",
+        r"(?:error parsing grammar|JSON schema|Converted grammar|Grammar \([^)\n]{0,40}\)): ",
         r"(?:parser )?generation prompt: ",
         r"prefill token: \d{1,12} = ",
         r"recv result for client_id=\d{1,12}: ",

@@ -103,6 +103,13 @@ GONE = [
     *((f"answer: {text[:30]}", f"{ANSWERED}{json.dumps({'message': text})}}}", "zebra") for text in QUOTING),
     ("schema", STAMP + 'srv    operator(): JSON schema: {\n  "zebra": {\n  }\n}', "zebra"),
     ("grammar", STAMP + "srv    operator(): Converted grammar: root ::= zebra\nws ::= zebra", "zebra"),
+    ("refused grammar", "parse: error parsing grammar: Undefined rule identifier 'zebra'", "zebra"),
+    (
+        "refused grammar behind stamps of arrival",
+        "2026-12-02T01:44:52.4Z parse: error parsing grammar: no\n2026-12-02T01:44:52.4Z \n"
+        f"2026-12-02T01:44:52.4Z root ::= zebra\n2026-12-02T01:44:52.4Z {STAMP}x: done",
+        "zebra",
+    ),
     ("output", STAMP + "f: full peg output triggering error:\n=== BEGIN ===\nzebra\n=== END ===", "zebra"),
     ("mtmd", STAMP + "add_text: <|im_start|>system\nzebra", "zebra"),
     ("era F2", 'VERB [ log_server_request] request | tid="1" request="{\\"prompt\\":\\"zebra\\"}"', "zebra"),

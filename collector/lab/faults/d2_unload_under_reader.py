@@ -111,12 +111,13 @@ def attempt(stage: Stage, shape: Shape) -> Provoked:
 
 
 def _watch(server: RunningServer, pinned: Pinned) -> Answer | None:
-    """Wait for the answer or the end; a broken connection announces an end. Under gdb the fault comes
-    seconds before the end: saving the core lies between."""
+    """Wait for the answer or the end; a broken connection announces an end. The fault can come seconds before
+    the end: writing a large core keeps the process, and its connections, as they are; so does gdb."""
     patience = GDB_PATIENCE if server.under_gdb else PATIENCE
     server.wait_until(lambda each: each.ending is not None or not pinned.pending.waiting, patience)
     answer = pinned.pending.answer
-    if server.ending is not None or (answer is not None and answer.status is None):
+    broken = answer is not None and answer.status is None
+    if server.ending is not None or broken or server.dumping:
         server.wait_until(exited, DEATH_DEADLINE)
         answer = pinned.pending.wait(PATIENCE)
     return answer

@@ -137,3 +137,12 @@ ATEXIT_GRACE = 5.0
 def _take_down_all() -> None:
     for child in list(_LIVE):
         child.take_down(ATEXIT_GRACE)
+
+
+def is_dumping(pid: int, proc: Path = Path("/proc")) -> bool:
+    """True while the kernel writes a core of ``pid`` (``CoreDumping`` in its status, since Linux 4.15)."""
+    try:
+        status = (proc / str(pid) / "status").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return "\nCoreDumping:\t1" in status

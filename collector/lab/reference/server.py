@@ -21,7 +21,7 @@ from collector.lab.reference.conditions import Condition, exited, looping
 from collector.lab.reference.cores import CoreSearch, CoreSettings, locate_core
 from collector.lab.reference.output import Output
 from collector.lab.reference.ports import choose_port
-from collector.lab.reference.processes import Child, Ending, descendants
+from collector.lab.reference.processes import Child, Ending, descendants, is_dumping
 from collector.lab.reference.spec import ServerSpec, command, environment, launched
 
 # A tiny model is up in a tenth of a second; a padded one on a busy machine takes seconds, and gdb reads
@@ -81,6 +81,11 @@ class RunningServer:
     def finished(self) -> bool:
         """The started process has ended: the server itself, or the debugger after saving the core."""
         return self._child.ending is not None
+
+    @property
+    def dumping(self) -> bool:
+        """The kernel is writing this server's core: it is dead, and looks like one that hangs."""
+        return is_dumping(self.pid)
 
     @property
     def ending(self) -> Ending | None:

@@ -23,7 +23,7 @@ from collector.lab.faults.d2_unload_under_reader import telling
 from collector.lab.faults.provoked import Provoked
 from collector.lab.reference.client import Answer
 from collector.lab.reference.output import Line
-from collector.sources.kernel import KernelLine, to_kernel_evidence
+from collector.sources.kernel import to_kernel_evidence
 
 LOG_NAME = "server.log"
 # The kernel's show_signal_msg() has a line for these only; that an abort has none is no gap.
@@ -79,7 +79,7 @@ def _evidence(provoked: Provoked) -> Iterator[Evidence]:
         mono=server.started_mono,
         incarnation=who,
     )
-    for item in to_kernel_evidence(_lines(provoked), parse_kernel_body):
+    for item in to_kernel_evidence(provoked.kernel.lines, parse_kernel_body):
         yield item.model_copy(update={"incarnation": who})
     yield from answer_evidence(provoked.answers, who)
     if provoked.health is not None:
@@ -94,10 +94,6 @@ def _evidence(provoked: Provoked) -> Iterator[Evidence]:
             trust=Trust.KERNEL,
             incarnation=who,
         )
-
-
-def _lines(provoked: Provoked) -> tuple[KernelLine, ...]:
-    return tuple(KernelLine(line.mono, line.text) for line in provoked.kernel.lines)
 
 
 def answer_evidence(answers: Sequence[Answer], who: Incarnation) -> Iterator[Evidence]:

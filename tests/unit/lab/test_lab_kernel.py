@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.lab.faults.kernel import kernel_lines, parse_record, tid_in
+from analyzers.contracts.report import Gap
+from collector.lab.faults.kernel import NO_LINE, kernel_lines, tid_in
+from collector.sources.kernel import KernelLine, KernelRead
 
 SEGV = "python[3871]: segfault at 7f ip 7f sp 7f error 4 in x.so[1,2+3] likely on CPU 1 (core 1, socket 0)"
 GPF = "traps: python[21201] general protection fault ip:7f sp:7f error:0 in x.so[1,2+3]"
@@ -24,53 +26,33 @@ def test_the_thread_id_of_a_fault_line(text, tid):
     assert tid_in(text) == tid
 
 
-def test_a_record_of_the_ring():
-    line = parse_record(b"4,771,1760053618,-;" + GPF.encode() + b"\n SUBSYSTEM=x\n")
-    assert line is not None
-    assert line.mono == pytest.approx(1760.053618)
-    assert line.as_dmesg() == f"[ 1760.053618] {GPF}"
+def reading(monkeypatch, read):
+    monkeypatch.setattr("collector.lab.faults.kernel.read_kernel_lines", lambda since, **_: read)
 
 
-class Ring:
-    """Stands in for the device: one record for each read, then nothing."""
-
-    def __init__(self, monkeypatch, records):
-        waiting = list(records)
-        monkeypatch.setattr("collector.lab.faults.kernel.os.read", lambda *_: self.next(waiting))
-
-    @staticmethod
-    def next(waiting):
-        if not waiting:
-            raise BlockingIOError
-        record = waiting.pop(0)
-        if isinstance(record, Exception):
-            raise record
-        return record
-
-
-def test_only_lines_of_our_threads_since_the_start(tmp_path, monkeypatch):
-    # GIVEN a ring with an old line, a stranger's, a gap, and ours
-    ring = tmp_path / "kmsg"
-    ring.touch()
-    old = b"4,1,1000000,-;" + SEGV.encode()
-    stranger = b"4,2,50000000,-;" + GPF.encode()
-    ours = b"4,3,51000000,-;" + SEGV.encode()
-    Ring(monkeypatch, [old, stranger, BrokenPipeError(), b"garbage", ours])
-    # WHEN it is read for our thread THEN one line is left
-    found = kernel_lines(40.0, {3871}, ring)
+def test_only_lines_of_our_threads(monkeypatch):
+    # GIVEN a stranger's line and ours
+    lines = (KernelLine(50.0, GPF), KernelLine(51.0, SEGV))
+    reading(monkeypatch, KernelRead(lines))
+    # WHEN they are looked through for our thread THEN one line is left
+    found = kernel_lines(40.0, {3871})
     assert [line.mono for line in found.lines] == [51.0]
     assert found.note is None
 
 
-def test_a_ring_that_may_not_be_read_is_a_note(tmp_path):
-    found = kernel_lines(0.0, {1}, tmp_path / "missing")
+def test_no_line_of_ours_says_so(monkeypatch):
+    reading(monkeypatch, KernelRead((KernelLine(50.0, GPF),)))
+    assert kernel_lines(40.0, {3871}).note == NO_LINE
+
+
+def test_a_ring_that_may_not_be_read_is_a_note(monkeypatch):
+    reading(monkeypatch, KernelRead(gaps=(Gap(what="kernel lines", why="kernel.dmesg_restrict = 1"),)))
+    found = kernel_lines(0.0, {1})
     assert found.lines == ()
-    assert "dmesg" in (found.note or "")
+    assert found.note == "kernel.dmesg_restrict = 1"
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.binary(max_size=200))
-def test_no_record_makes_it_fail(raw):
-    line = parse_record(raw)
-    assert line is None or line.mono >= 0
-    tid_in(raw.decode("utf-8", "replace"))
+@given(st.text(max_size=200))
+def test_no_text_makes_it_fail(text):
+    assert tid_in(text) is None or tid_in(text) >= 0

@@ -18,6 +18,7 @@ from collector.lab.demo.record import record
 from collector.lab.faults.provoked import Provoked, Stage
 from collector.lab.reference import ReferenceServer, ServerSpec, cached_model
 from collector.lab.reference.environments import STALE_CAPTURE_VERSION, UNLOAD_VERSION, prepare
+from collector.sources.kernel import as_dmesg
 
 STALE, UNLOAD = STALE_CAPTURE_VERSION, UNLOAD_VERSION  # has D1; has D2 and D3
 
@@ -66,7 +67,7 @@ def hand_over(
     folder.mkdir(parents=True, exist_ok=True)
     bundle = record(provoked, folder, more, gaps)[0]
     kernel = folder / "kernel.txt"
-    kernel.write_text("".join(f"{line.as_dmesg()}\n" for line in provoked.kernel.lines))
+    kernel.write_text(as_dmesg(provoked.kernel.lines))
     return Play(provoked, folder, bundle, provoked.core.path, kernel)
 
 

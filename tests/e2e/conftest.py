@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # whatever the import mode: the helpers stand beside us
 
 from e2e_scenes import SCENES
-from e2e_stage import Plays
+from e2e_stage import SAID, Plays
 
 from collector.lab.reference import ReferenceServer
 
@@ -27,3 +27,9 @@ def plays() -> Iterator[Plays]:
             yield Plays(lab, folder, SCENES)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A skipped or missed scene, and how often each fault was hit, are said aloud."""
+    for line in SAID:
+        terminalreporter.write_line(f"e2e: {line}")

@@ -20,6 +20,7 @@ from collector.lab.reference import ReferenceServer, ServerSpec, cached_model
 from collector.lab.reference.environments import STALE_CAPTURE_VERSION, UNLOAD_VERSION, prepare
 from collector.sources.kernel import as_dmesg
 
+SAID: list[str] = []  # counts and misses; printed at the end of the run, also when all is well
 STALE, UNLOAD = STALE_CAPTURE_VERSION, UNLOAD_VERSION  # has D1; has D2 and D3
 
 
@@ -108,5 +109,6 @@ class Plays:
                 told = "; ".join(play.provoked.notes)
                 pytest.fail(f"{name} did not happen: {play.provoked.outcome} ({told})", pytrace=False)
         except (Exception, pytest.fail.Exception, pytest.skip.Exception) as problem:  # noqa: BLE001 - raised again
+            SAID.append(f"{name}: {problem}")
             return problem
         return play

@@ -128,6 +128,8 @@ def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
             for path in (file, folder, folder / "manifest.json"):
                 outcome = Outcome(*without_rights(lambda path=path: main(["triage", str(path)])))
                 refused(outcome, str(path), "permission denied")
+            exe = Outcome(*without_rights(lambda: main(["triage", "--exe", str(file), "/proc/self/status"])))
+            refused(exe, f"--exe {file}", "permission denied")
         finally:
             folder.chmod(0o700)
         assert file.stat().st_mode & 0o777 == 0

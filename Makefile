@@ -34,7 +34,7 @@ soak:
 
 bench:
 	@deploy/setup.sh test
-	$(VENV)/python -m tests.bench.run
+	$(VENV)/python -m tests.bench.run $(if $(SERVER_BIN),--server-bin $(SERVER_BIN))
 
 schema:
 	@deploy/setup.sh test

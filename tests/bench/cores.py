@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analyzers.core.buildid import find_executable
+from analyzers.core.buildid import build_id_of_file, find_executable
 from analyzers.core.notes import read_core
 from analyzers.core.packed import opened
 from analyzers.stacks.ladder import unwind
@@ -62,16 +62,30 @@ class BenchCore:
     note: str
 
 
-def ordinary(say: Say) -> BenchCore:
-    """The crash of the demo: one reader faults under a route handler, freed memory poisoned."""
+def ordinary(say: Say, binary: Path | None = None) -> BenchCore:
+    """The crash of the demo: one reader faults under a route handler, freed memory poisoned.
+
+    ``binary``: a native llama-server instead of the hosted one.
+    """
     play = partial(attempt, shape=COMPLETION)
-    return _kept("ordinary", say, lambda: _provoke(_base(say), play, TRIES, _is_ordinary, say))
+    name = _named("ordinary", binary)
+    return _kept(name, say, lambda: _provoke(_base(say, binary), play, TRIES, _is_ordinary, say))
 
 
-def recursion(say: Say) -> BenchCore:
+def recursion(say: Say, binary: Path | None = None) -> BenchCore:
     """The crash whose reader recurses until its stack is full; freed memory is left as it was."""
     play = partial(attempt, shape=COMPLETION_UNPOISONED)
-    return _kept("recursion", say, lambda: _provoke(_base(say), play, RECURSION_TRIES, is_recursion, say))
+    name = _named("recursion", binary)
+    return _kept(name, say, lambda: _provoke(_base(say, binary), play, RECURSION_TRIES, is_recursion, say))
+
+
+def _named(name: str, binary: Path | None) -> str:
+    """A native server's cores are kept by what it was built from: the server's library or the program."""
+    if binary is None:
+        return name
+    parts = [binary, *sorted(binary.parent.glob("*.so"))]
+    identity = "".join(f"{build_id_of_file(part.resolve())}" for part in parts)
+    return f"{name}-native-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
 def large(small: BenchCore, say: Say) -> BenchCore:
@@ -122,7 +136,9 @@ def key(name: str) -> str:
     return f"{name}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
 
-def _base(say: Say) -> Stage:
+def _base(say: Say, binary: Path | None = None) -> Stage:
+    if binary is not None:
+        return Stage(ReferenceServer(), ServerSpec(model=cached_model(), binary=binary), say=say)
     python = prepare(UNLOAD_VERSION, progress=say)
     return Stage(ReferenceServer(), ServerSpec(model=cached_model(), python=python), say=say)
 
@@ -164,7 +180,9 @@ def _provoke(
 def _note(provoked: Provoked) -> str:
     poison = "freed memory poisoned" if provoked.server.spec.poisoned else "freed memory not poisoned"
     saved = "; core saved by gdb" if provoked.server.under_gdb else ""
-    return f"{provoked.name} on xllamacpp {UNLOAD_VERSION}, {poison}{saved}"
+    binary = provoked.server.spec.binary
+    server = f"a native {binary.name}" if binary else f"xllamacpp {UNLOAD_VERSION}"
+    return f"{provoked.name} on {server}, {poison}{saved}"
 
 
 def _forget(provoked: Provoked) -> None:

@@ -24,7 +24,8 @@ PARTS = ("verdict", "logs", "startup")
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     head = machine.description()
-    sections = [section for part in options.only or PARTS for section in _part(part, options.rounds)]
+    parts = options.only or (*PARTS, *(["native"] if options.server_bin else []))
+    sections = [section for part in parts for section in _part(part, options.rounds, options.server_bin)]
     print(plain(sections))
     if not options.only:
         options.output.write_text(markdown(sections, head, AGAIN), encoding="utf-8")
@@ -34,17 +35,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.run", description=__doc__)
-    parser.add_argument("--only", action="append", choices=PARTS, help="this part alone; writes no page")
+    parser.add_argument(
+        "--only", action="append", choices=(*PARTS, "native"), help="this part alone; writes no page"
+    )
     parser.add_argument("--rounds", type=int, default=verdict.ROUNDS, help="runs of each kind")
+    parser.add_argument(
+        "--server-bin", type=Path, help="a native llama-server with D2, for the same two crashes"
+    )
     parser.add_argument("--output", type=Path, default=PAGE, help="the page to write")
     return parser.parse_args(arguments)
 
 
-def _part(name: str, rounds: int) -> list[Section]:
+def _part(name: str, rounds: int, binary: Path | None) -> list[Section]:
     say = _sayer(name)
     say("begins")
     measures: dict[str, Callable[[], list[Section]]] = {
         "verdict": lambda: verdict.measure(say, rounds),
+        "native": lambda: verdict.measure_native(say, binary.resolve(), rounds) if binary else [],
         "logs": lambda: [logs.measure(rounds)],
         "startup": lambda: [startup.measure()],
     }

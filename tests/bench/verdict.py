@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -62,6 +64,19 @@ def measure(say: Say, rounds: int = ROUNDS) -> list[Section]:
     if deep is not None:
         fewer = min(rounds, GDB_ROUNDS_OF_RECURSION)
         sections.append(_section(Case("Endless-recursion D2 core", deep, RECURSION_GOAL, fewer), say))
+    return sections
+
+
+def measure_native(say: Say, binary: Path, rounds: int = ROUNDS) -> list[Section]:
+    """The two crashes on a native server: gdb has more to read there, and the goals were set there."""
+    sections: list[Section] = []
+    for title, make, goal, times in (
+        ("Ordinary D2 core, native server", cores.ordinary, ORDINARY_GOAL, rounds),
+        ("Endless-recursion D2 core, native server", cores.recursion, RECURSION_GOAL, 2),
+    ):
+        core = _or_failure(sections, title, partial(make, say, binary))
+        if core is not None:
+            sections.append(_section(Case(title, core, goal, min(rounds, times)), say))
     return sections
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from analyzers.errors import UserError
@@ -74,6 +73,8 @@ def find(name: str) -> Verb:
     """The verb called ``name``. Raises UserError with the nearest names."""
     if name in VERBS:
         return VERBS[name]
+    from difflib import get_close_matches
+
     near = get_close_matches(name, VERBS, n=1)
     hint = f"did you mean '{near[0]}'?" if near else "see llama-blackbox --help"
     raise UserError("there is no such verb", where=f"llama-blackbox {name[:40]!r}", remedy=hint)

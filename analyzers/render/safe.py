@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from html import escape
 from typing import Any
 
 from analyzers.privacy.network import redact_network
@@ -47,6 +46,8 @@ def encodable(text: str, encoding: str) -> str:
 
 def markup(text: object, limit: int = MAX_LINE) -> str:
     """Clean text for HTML and SVG, content or double-quoted attribute."""
+    from html import escape  # brings a table of 2,000 entities, which a terminal does without
+
     return escape(clean(text, limit), quote=True)
 
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analyzers.contracts.facts import Frame, StackFact
 from analyzers.contracts.report import Gap
 from analyzers.core.buildid import Mismatch, Unknown, compare, find_executable
 from analyzers.core.model import Core, ThreadRegisters
 from analyzers.errors import UserError
-from analyzers.stacks import eustack, gdb, stride
-from analyzers.stacks.gdb import GdbAnswer
+from analyzers.stacks import eustack, stride
+
+if TYPE_CHECKING:  # gdb's transport and parser are not on the way to the verdict
+    from analyzers.stacks.gdb import GdbAnswer
 
 PROGRAM_COUNTERS = ("rip", "pc")
 LINK_REGISTER = "x30"  # aarch64 keeps the caller's address in a register
@@ -117,6 +120,8 @@ def _build_id(core: Core, name: str) -> str | None:
 def slow(core: Core, exe: str | Path | None = None, *, loop_tid: int | None = None) -> GdbAnswer:
     """What only gdb can say, within its budget. Without ``exe``, the program is taken from where the core
     says it was, when it still is there and still is that build."""
+    from analyzers.stacks import gdb
+
     program, gaps = checked_program(core, exe or find_executable(core).main)
     answer = gdb.ask(core.path, program, loop_tid=loop_tid)
     return replace(answer, notes=(*answer.notes, *(gap.why for gap in gaps)))

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from analyzers.catalogue.loader import load_catalogue
+from analyzers.catalogue.loader import load_catalogue, load_defects
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import (
     Advice,
@@ -78,7 +78,7 @@ def report_of(
     """The report about the first incident, with a table of all of them when there are several."""
     first = judged[0]
     return Report(
-        tool=Tool(version=__version__, catalogue=load_catalogue().version),
+        tool=Tool(version=__version__, catalogue=load_defects().version),
         inputs=list(inputs),
         redaction=redaction,
         host=host or Host(),
@@ -111,11 +111,10 @@ def _verdict(judged: Judged) -> Verdict:
 
 
 def _advice(finding: Finding) -> list[Advice]:
-    catalogue = load_catalogue()
-    defect = catalogue.defect(finding.defect) if finding.defect else None
+    defect = load_defects().defect(finding.defect) if finding.defect else None
     if defect is not None:
         return [Advice(text=step.text, command=step.command) for step in defect.advice]
-    page = catalogue.explain(f"class:{finding.class_}")
+    page = load_catalogue().explain(f"class:{finding.class_}")
     steps = [step for section in (page.sections if page else ()) for step in section.steps]
     return [Advice(text=step.text, command=step.command) for step in steps]
 

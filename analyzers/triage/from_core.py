@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from analyzers.catalogue.loader import load_catalogue
+from analyzers.catalogue.loader import load_defects
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import CoreFact, MarkFact, StackFact, to_evidence
 from analyzers.contracts.report import Gap, Process
@@ -88,7 +88,7 @@ def _marks(core: Core, name: str, next_id: NextId) -> list[Evidence]:
     """The wheel by its build-id: what a build that calls itself b0-unknown really is."""
     path = find_executable(core).server
     build_id = core.build_ids.get(path) if path else None
-    known = load_catalogue().known_build(build_id)
+    known = load_defects().known_build(build_id)
     if known is None or build_id is None:
         return []
     fact = MarkFact(mark="known-build-id", build=f"b{known.build}", build_id=build_id)

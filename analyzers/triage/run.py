@@ -13,7 +13,6 @@ from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
 from analyzers.triage.build import Judged, judge, report_of
 from analyzers.triage.from_core import core_material
-from analyzers.triage.from_text import text_material
 from analyzers.triage.group import group
 from analyzers.triage.inputs import Source, demand_program, lost, sources, with_hashes
 from analyzers.triage.material import CoreWork, Material, numbering
@@ -102,6 +101,8 @@ def read_input(
             check_hashes=not options.fast,
             include_private=options.include_private,
         )
+    from analyzers.triage.from_text import text_material  # the log readers: not for a core
+
     return [replace(text_material(path, name, kind, next_id), inputs=listed)]
 
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from analyzers.core.elf import MAGIC as ELF
 from analyzers.core.files import opened_regular, plain, pread
-from analyzers.core.packed import DAMAGE, FORMATS, LZ4_MAGICS, Reader
+from analyzers.core.packed import FORMATS, LZ4_MAGICS, Reader, damage
 from analyzers.errors import UserError
-from analyzers.logs import looks
-from analyzers.triage.traces import looks_like_trace
 
 HEAD = 64 << 10
 TAR_MAGIC_AT = 257
@@ -86,6 +84,9 @@ def _by_bytes(head: bytes, *, packed: bool, where: str) -> str:
 
 
 def _text_kind(head: bytes, where: str) -> str:
+    from analyzers.logs import looks  # the log readers' grammars: 40 ms that a core does without
+    from analyzers.triage.traces import looks_like_trace
+
     foreign = next((told for magic, told in FOREIGN.items() if head.startswith(magic)), None)
     if foreign is not None:
         raise UserError(foreign[0], where=where, remedy=foreign[1])
@@ -111,7 +112,7 @@ def unpacked_head(descriptor: int, raw: bytes, where: str) -> bytes:
         with os.fdopen(os.dup(descriptor), "rb") as file:
             file.seek(0)
             head = _filled(maker(file))
-    except (EOFError, *DAMAGE):
+    except damage():
         head = b""
     if not head:
         raise UserError("the compressed data is cut or damaged", where=where, remedy="copy or fetch it again")
@@ -124,7 +125,7 @@ def _filled(reader: Reader) -> bytes:
     try:
         while len(head) < HEAD and (part := reader.read(HEAD - len(head))):
             head += part
-    except (EOFError, *DAMAGE):
+    except damage():
         if not head:
             raise
     return head

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import LoopFact, StackFact, fact_of, to_evidence
-from analyzers.core.loopframes import loop_frames
+from analyzers.core.loopframes import IN_CALLBACK, LoopFrames, loop_frames
 
 
 def with_loop(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
@@ -15,19 +15,33 @@ def with_loop(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
         return tuple(evidence)
     pairs = [(item, stack) for item in evidence if (stack := fact_of(item, StackFact)) is not None]
     loops = [(item, loop) for item, stack in pairs for loop in loop_frames([stack])]
-    if len(loops) != 1 or len(loops[0][1].phases()) != 1:
+    fact = _state(loops[0][1]) if len(loops) == 1 else None
+    if fact is None:
         return tuple(evidence)
     item, loop = loops[0]
-    (phase,) = loop.phases()
-    fact = LoopFact(phase=phase, how=("frames",), tid=loop.stack.tid)
     derived = to_evidence(
         fact,
         id=f"{item.id}-loop",
         source=item.source,
-        text=f"queue loop {phase}, by the frames of thread {loop.stack.tid}",
+        text=f"queue loop {_word(fact)}, by the frames of thread {loop.stack.tid}",
         trust=item.trust,
         wall=item.wall,
         mono=item.mono,
         incarnation=item.incarnation,
     )
     return (*evidence, derived)
+
+
+def _state(loop: LoopFrames) -> LoopFact | None:
+    """Inside the sleep callback frames may leave open which way it goes: the sleeping flag is set in both."""
+    phases = loop.phases()
+    tid = loop.stack.tid
+    if len(phases) == 1:
+        return LoopFact(phase=next(iter(phases)), how=("frames",), tid=tid)
+    return (
+        LoopFact(phase="unknown", how=("frames",), tid=tid, sleeping=True) if phases == IN_CALLBACK else None
+    )
+
+
+def _word(fact: LoopFact) -> str:
+    return "going to sleep or waking" if fact.phase == "unknown" else fact.phase

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 
+from analyzers.contracts.facts import LoopFact
 from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding, at_most
@@ -145,7 +146,7 @@ def unload_under_reader(case: Case, ending: Ending, story: SleepStory) -> Findin
     if how is None:
         return None
     loop = case.loop.fact if case.loop else None
-    phase = loop.phase if loop is not None and how == "core" else "asleep"
+    phase = _gone_phase(loop, story) if loop is not None and how == "core" else "asleep"
     phase = "first-request-after-wake" if how in ("just-woken", "late") else phase
     return Finding(
         "SEGV-UAF-SLEEP",
@@ -156,7 +157,7 @@ def unload_under_reader(case: Case, ending: Ending, story: SleepStory) -> Findin
         "which was freed under it.",
         "D2",
         crash.handler,
-        _d2_reasons(how, phase, crash, loop is not None and loop.sleeping is True),
+        _d2_reasons(how, phase, crash, loop is not None and loop.sleeping is True and "flags" in loop.how),
         _witnesses(case, ending, crash, story),
         () if loop is not None else (CORE_ASK,),
     )
@@ -174,6 +175,13 @@ def _how_gone(case: Case, story: SleepStory) -> str | None:
     if loop is None and story.phase == "asleep":
         return "log"
     return "late" if story.just_woken else None
+
+
+def _gone_phase(loop: LoopFact, story: SleepStory) -> str:
+    """Frames of the sleep callback alone fit both ways; then the log's last transition tells which it was."""
+    if loop.phase != "unknown":
+        return loop.phase
+    return {"asleep": "unloading", "waking": "waking"}.get(story.phase, "unknown")
 
 
 def _d2_confidence(how: str, crash: StackReading) -> str:
@@ -204,7 +212,8 @@ _LOOP_SENTENCES = {
     "unloading": "the queue loop is freeing the model in the same core",
     "asleep": "the queue loop is asleep in the same core: the model is already freed",
     "waking": "the queue loop is loading the model again in the same core",
-    "unknown": "the queue's own memory says that the model is being unloaded, is gone or is loaded again",
+    "unknown": "the queue loop is between awake and awake in the same process: the model is being unloaded, "
+    "is gone or is loaded again",
     "just-woken": "the queue loop has just woken and this process's log shows the sleep before",
     "log": "the last line of this process's log is that it goes to sleep; no wake follows",
     "late": "the log shows a sleep and a wake just before; a reader that began earlier fits, and so does "

@@ -18,9 +18,10 @@ from collector.lab.faults import bus_error, content, d1_stale_capture, exception
 from collector.lab.faults import d2_unload_under_reader as d2
 from collector.lab.faults.kernel import NO_LINE
 from collector.lab.faults.provoked import CRASH, Provoked, Stage
+from collector.lab.reference.conditions import EXITING
 
 # The kernel prints ten such lines in five seconds for all processes: under load one may be left out.
-KERNEL_TRIES = 3
+EVIDENCE_TRIES = 3
 STOP_TRIES = 2
 # About every second or third unpoisoned crash is one: eight tries miss it less than once in twenty runs.
 RECURSION_TRIES = 8
@@ -40,10 +41,12 @@ def crash(provoke: Callable[[Stage], Provoked], *, quiet: bool = True) -> Callab
 
 
 def stale_capture(stage: Stage) -> Provoked:
-    """D1, again while the kernel's rate limit swallows its line: without it nothing can be proven."""
-    for _ in range(KERNEL_TRIES):
+    """D1 with all its evidence: again while the kernel's rate limit swallows its line, without which nothing
+    can be proven, or the crash the log's last ones."""
+    for _ in range(EVIDENCE_TRIES):
         provoked = d1_stale_capture.provoke(stage)
-        if provoked.kernel.note != NO_LINE or stage.under_gdb:
+        told = EXITING.encode() in provoked.log.read_bytes()
+        if told and (provoked.kernel.note != NO_LINE or stage.under_gdb):
             break
     return provoked
 

@@ -92,7 +92,8 @@ def test_a_pasted_eu_stack_makes_d2_strong_with_the_log_and_by_its_loop_thread(
     trace = eu_stack(play)
     for answer in (ask(trace, play.log), ask(trace)):
         assert answer.said[:3] == ("SEGV-UAF-SLEEP", "D2", "sleep")
-        assert answer.said.phase in ("unloading", "asleep")
+        # frames inside the sleep callback do not say which way it goes, and a crash may lose the log's end
+        assert answer.said.phase in ("unloading", "asleep", "unknown")
         assert answer.said[4:] == ("strong", handler)
 
 

@@ -11,7 +11,15 @@ import itertools
 import pytest
 
 from analyzers.contracts.evidence import Trust
-from analyzers.contracts.facts import AbortFact, AnswerFact, LogFact, ModelFileFact, ProbeFact, SocketFact
+from analyzers.contracts.facts import (
+    AbortFact,
+    AnswerFact,
+    LogFact,
+    LoopFact,
+    ModelFileFact,
+    ProbeFact,
+    SocketFact,
+)
 from analyzers.verdict.case import build_case
 from analyzers.verdict.decide import decide
 from analyzers.verdict.finding import Finding
@@ -162,6 +170,24 @@ def test_d1_twin_with_the_fixed_handler_is_not_d1() -> None:
 def test_d1_twin_on_a_server_that_never_slept_is_a_plain_fault() -> None:
     found = verdict(d1(log=NEVER_SLEPT, sleeping=False, last_ms=4_646_602))
     assert (found.class_, found.defect) == ("SEGV", None)
+
+
+@pytest.mark.parametrize(
+    ("log", "phase"), [(NEVER_SLEPT, "unknown"), (SLEPT, "unloading"), (WOKEN, "waking")]
+)
+def test_a_loop_inside_the_sleep_callback_is_d2_and_the_log_tells_which_way(
+    log: tuple[str, ...], phase: str
+) -> None:
+    maker = Maker().log(*log).stack(READER, "pasted").exit(11)
+    maker.add(LoopFact(phase="unknown", how=("frames",), sleeping=True), Trust.SERVER)
+    found = verdict(maker)
+    assert (found.class_, found.defect, found.phase, found.confidence) == (
+        "SEGV-UAF-SLEEP",
+        "D2",
+        phase,
+        "strong",
+    )
+    assert not any("flag" in reason for reason in found.reasons)
 
 
 def test_d1_handler_with_a_loop_that_is_unloading_is_d2() -> None:

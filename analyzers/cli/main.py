@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from analyzers.cli import registry
@@ -55,9 +57,31 @@ def _run(args: list[str]) -> int:
             print(f"llama-blackbox {__version__}")
         return EXIT_OK
     verb = registry.find(args[0])
-    app = verb.load()
-    result = app(args=args[1:], prog_name=f"llama-blackbox {verb.name}", standalone_mode=False)
+    with _ahead(verb.name, args[1:]):
+        plain = verb.load_plain()
+        _collect_garbage_again()
+        status = plain(args[1:])
+        if status is not None:
+            return status
+        app = verb.load()
+        result = app(args=args[1:], prog_name=f"llama-blackbox {verb.name}", standalone_mode=False)
     return result if isinstance(result, int) else EXIT_OK
+
+
+def _ahead(verb: str, args: list[str]) -> AbstractContextManager[None]:
+    """What may run beside the verb's imports (0.3 s): the unwinding of the core it will be asked about."""
+    if verb != "triage":
+        return nullcontext()
+    from analyzers.stacks.ahead import started
+
+    return started(args)
+
+
+def _collect_garbage_again() -> None:
+    """The launcher turned it off for the imports, which leave nothing to collect."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _report(problem: Exception) -> int:

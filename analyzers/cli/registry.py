@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ class Verb:
     help: str
     extra: str | None = None
     needs: tuple[str, ...] = ()
+    plain: str | None = None  # "module:function" that may carry out simple arguments without typer
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -37,8 +39,21 @@ class Verb:
                 where=f"llama-blackbox {self.name}",
                 remedy=f"run: {self.install_line}",
             )
-        module, _, attribute = self.target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return _attribute(self.target)
+
+    def load_plain(self) -> Callable[[list[str]], int | None]:
+        """Takes the arguments; gives the exit status, or None when they need the application."""
+        plain: Callable[[list[str]], int | None] = _attribute(self.plain) if self.plain else _never
+        return plain
+
+
+def _never(args: list[str]) -> None:
+    return None
+
+
+def _attribute(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 LAB_PACKAGES = ("gguf", "httpx", "numpy")
@@ -49,6 +64,7 @@ VERBS = {
             "triage",
             "analyzers.cli.verbs.triage:app",
             "say what happened, from cores, logs, journals, traces",
+            plain="analyzers.cli.triaging:plainly",
         ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(

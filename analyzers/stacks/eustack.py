@@ -15,16 +15,19 @@ from analyzers.contracts.facts import Frame, StackFact
 from analyzers.contracts.report import Gap
 from analyzers.core.model import Core
 from analyzers.stacks import confine
+from analyzers.stacks.command import (
+    DEEP_FRAMES,
+    FIRST_FRAMES,
+    MEMORY_BYTES,
+    OUTPUT_BYTES,
+    SECONDS,
+    TOOL,
+    eu_stack,
+)
 
-TOOL = "eu-stack"
+__all__ = ["DEEP_FRAMES", "FIRST_FRAMES", "EuStacks", "parse_eu_stack", "read_stacks", "run_on"]
+
 INSTALL = "apt-get install --no-install-recommends elfutils"
-# Frames per thread. A route handler's whole stack is 16-25 frames; unwinding is quadratic in depth, and
-# 64 frames of an endless recursion cost 10 ms where 256 cost 150 ms.
-FIRST_FRAMES = 64
-DEEP_FRAMES = 256  # asked for once more when a stack is deep without being a recursion
-SECONDS = 20.0  # a cold cache on a slow disk took 0.9 s; this is for a tool that hangs
-MEMORY_BYTES = 192 << 20  # private memory; measured 24 MB resident
-OUTPUT_BYTES = 32 << 20  # 1,000 threads of 256 frames with long template names
 ENDS = ("clone", "clone3", "__clone", "__clone3", "_start", "main", "__libc_start_main")
 
 _THREAD = re.compile(r"^TID (\d+)(?: .*)?:$")
@@ -58,11 +61,9 @@ def run_on(
     path: str, core: Core, exe: str | Path | None, *, frames: int, pass_fds: tuple[int, ...] = ()
 ) -> EuStacks:
     """As ``read_stacks``, on the view of ``core`` that stands at ``path``."""
-    tool = confine.find_tool(TOOL)
-    if tool is None:
+    argv = eu_stack(path, exe, frames)
+    if argv is None:
         return EuStacks(gaps=(missing_tool(),))
-    argv = [tool, f"--core={path}", "-n", str(frames), "-m", "-b"]
-    argv += ["-e", str(exe)] if exe else []
     try:
         done = confine.run(
             argv,

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from analyzers.cli.output import printable_json, printing
-from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
-from analyzers.triage.run import Options, Triage, finish, triage
+from analyzers.cli.triaging import carry_out
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -42,77 +37,12 @@ def run(
 
     Exit status: 0 a verdict, 3 undetermined, 2 an input cannot be used.
     """
-    if json and markdown:
-        raise UserError("--json and --markdown exclude each other", where="triage", remedy="give one of them")
-    if html is not None:
-        _spare_inputs(html, [*inputs, *([exe] if exe else [])])
-    with ExitStack() as stack:
-        result = triage(inputs, Options(exe=exe, fast=fast, include_private=include_private), stack)
-        if json or markdown:
-            result = finish(result)
-            with printing():
-                print(printable_json(result.report.to_json()) if json else _markdown(result))
-        else:
-            result = _terminal(result)
-        if html is not None:
-            _write_html(result, html)
-    return EXIT_UNDETERMINED if result.report.verdict.confidence == "undetermined" else EXIT_OK
-
-
-def _spare_inputs(target: Path, inputs: Sequence[Path]) -> None:
-    """Raises UserError when the page would overwrite an input, or be written into an input's folder."""
-    places = (target, *target.absolute().parents)
-    if any(_same(place, path) for place in places for path in inputs):
-        raise UserError(
-            "would change an input, and inputs are never changed",
-            where=f"--html {target}",
-            remedy="give a file elsewhere",
-        )
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except (OSError, ValueError):  # one of them is not there, or cannot be looked at
-        return False
-
-
-def _markdown(result: Triage) -> str:
-    from analyzers.render.markdown import render_markdown
-
-    return render_markdown(result.report)
-
-
-def _terminal(result: Triage) -> Triage:
-    """The verdict first, whole; then what takes longer."""
-    from rich.console import Console
-
-    from analyzers.render.terminal import render_follow_up, render_terminal
-
-    console = Console(highlight=False)
-    with printing():
-        render_terminal(result.report, console)
-    if result.options.fast or not result.pending:
-        return result
-    with Console(stderr=True).status("asking gdb and hashing the inputs (the verdict above stands)"):
-        done = finish(result)
-    with printing():
-        render_follow_up(done.report, console, before=result.report)
-    return done
-
-
-def _write_html(result: Triage, target: Path) -> None:
-    from analyzers.render.html import render_html
-
-    text = render_html(finish(result).report)
-    if str(target) == "-":
-        with printing():
-            print(text)
-        return
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"cannot be written ({error.strerror})", where=str(target), remedy="give another --html FILE"
-        ) from None
-    print(f"HTML report: {target}", file=sys.stderr)
+    return carry_out(
+        inputs,
+        exe=exe,
+        json=json,
+        markdown=markdown,
+        html=html,
+        fast=fast,
+        include_private=include_private,
+    )

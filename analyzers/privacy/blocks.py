@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from analyzers.privacy.jsontext import has_private_key
+from analyzers.privacy.late import Late
 from analyzers.privacy.lines import record_end, starts_record
 from analyzers.privacy.payload import has_phrase
 
@@ -15,7 +15,7 @@ MAX_RECORD_SIZE = 2 * 1024 * 1024
 MAX_LINES_BACK = 20_000  # lines looked at for a place to split; each costs a microsecond or two
 CUT_NOTE = "\n«redacted: the rest of an over-long record»\n"
 # A router prints a child's arguments one per line: the option and its value must stay in one block.
-_DANGLING = re.compile(r"(?:--api-key|--hf-token|-hft)[ \t]*(?:\\n)?(?:\"[^\n]{0,200})?\r?\n\Z")
+_DANGLING = Late(r"(?:--api-key|--hf-token|-hft)[ \t]*(?:\\n)?(?:\"[^\n]{0,200})?\r?\n\Z")
 _REACH = 512  # characters before a split in which a dangling option is looked for, or a torn record start
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from analyzers.privacy.late import Late
 from analyzers.privacy.lines import record_end
 from analyzers.privacy.names import PRIVATE_JSON_KEYS, SECRET_JSON_KEYS
 from analyzers.privacy.patterns import MARKER, MARKERS
 
 MAX_LEVEL = 4  # encodings inside each other that are followed; real logs show two
 _KEYS = "|".join(sorted(map(re.escape, PRIVATE_JSON_KEYS + SECRET_JSON_KEYS), key=len, reverse=True))
-_KEY = re.compile(r"\"(?:" + _KEYS + r")(\\*)\"[ \t]*:\s{0,64}")
-_MARK = re.compile(r"(?<!\\)(\\*)([\"\[\]{}])")
+_KEY = Late(r"\"(?:" + _KEYS + r")(\\*)\"[ \t]*:\s{0,64}")
+_MARK = Late(r"(?<!\\)(\\*)([\"\[\]{}])")
 _OPEN, _CLOSE = "[{", "]}"
 
 

@@ -7,7 +7,7 @@ is that a prompt which quotes such a line raw, after a line break of its own, is
 
 from __future__ import annotations
 
-import re
+from analyzers.privacy.late import Late
 
 # Wrappers put at most a date, a host, a program and a PID before a line; longer prefixes are prompt text.
 _WRAPPER = (
@@ -37,10 +37,10 @@ _TELLING = "|".join(
         r"(?:\[New LWP|\[Thread debugging|Thread \d|TID \d|PID \d|Program terminated|Core was generated)",
     )
 )
-RECORD_START = re.compile(r"(?:(?<=\n)|\A)(?=" + _ANSI + _WRAPPER + _ANSI + "(?:" + _TELLING + "))")
-_NEXT_RECORD = re.compile(r"\r?\n(?=" + _ANSI + _WRAPPER + _ANSI + "(?:" + _TELLING + "))")
+RECORD_START = Late(r"(?:(?<=\n)|\A)(?=" + _ANSI + _WRAPPER + _ANSI + "(?:" + _TELLING + "))")
+_NEXT_RECORD = Late(r"\r?\n(?=" + _ANSI + _WRAPPER + _ANSI + "(?:" + _TELLING + "))")
 # Entered only behind a character that is no break, so that a run of breaks is tried once.
-_LAST_BREAKS = re.compile(r"(?:(?<![\r\n])[\r\n]+)?\Z")
+_LAST_BREAKS = Late(r"(?:(?<![\r\n])[\r\n]+)?\Z")
 
 
 def record_end(text: str, start: int) -> int:

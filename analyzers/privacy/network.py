@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from analyzers.privacy.late import Late
 from analyzers.privacy.names import words
 from analyzers.privacy.near import sub_near
 from analyzers.privacy.patterns import MARKER
@@ -12,17 +13,15 @@ from analyzers.privacy.patterns import MARKER
 # The look-behinds stand after the first character: a pattern that begins with a set is searched far faster.
 # Behind "name-" or "name.so." four numbers are a version.
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_IPV4 = re.compile(r"(?=\d)" + _OCTET + r"(?:\." + _OCTET + r"){3}(?!\w|\.\w)")
-_BEFORE_IPV4 = re.compile(r"(?:[\w.](?<!\dm)|[A-Za-z]-)\Z")
+_IPV4 = Late(r"(?=\d)" + _OCTET + r"(?:\." + _OCTET + r"){3}(?!\w|\.\w)")
+_BEFORE_IPV4 = Late(r"(?:[\w.](?<!\dm)|[A-Za-z]-)\Z")
 # Only 2000::/3 is given to hosts, so a name of hexadecimal letters with "::" in it is never taken for one.
-_IPV6 = re.compile(r"[23](?<![\w:.].)[0-9A-Fa-f]{3}:[0-9A-Fa-f:]{2,39}(?![\w:])")
+_IPV6 = Late(r"[23](?<![\w:.].)[0-9A-Fa-f]{3}:[0-9A-Fa-f:]{2,39}(?![\w:])")
 # "121.57.149.156 I que ..." is a log stamp, "version 13.0.1.26" a version: both have an address's shape.
-_STAMP_AFTER = re.compile(r"(?:\x1b\[[\d;]{0,20}m|\s){1,4}[A-Z](?:\s|\x1b|$)")
-_VERSION_BEFORE = re.compile(
-    r"(?:\bv|version|driver|release|build|cudnn|nccl)[\s:=(\"']{0,4}$", re.IGNORECASE
-)
+_STAMP_AFTER = Late(r"(?:\x1b\[[\d;]{0,20}m|\s){1,4}[A-Z](?:\s|\x1b|$)")
+_VERSION_BEFORE = Late(r"(?:\bv|version|driver|release|build|cudnn|nccl)[\s:=(\"']{0,4}$", re.IGNORECASE)
 _VERSION_REACH = 16  # characters before a number in which a word for "version" is looked for
-_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]+@(?:[A-Za-z0-9][A-Za-z0-9-]*\.)+([A-Za-z][A-Za-z0-9]*)(?![\w-])")
+_EMAIL = Late(r"(?<![\w.+%-])[\w.+%-]+@(?:[A-Za-z0-9][A-Za-z0-9-]*\.)+([A-Za-z][A-Za-z0-9]*)(?![\w-])")
 # What follows an "@" in unit names and in symbols, with the shape of a top-level domain.
 _NOT_A_DOMAIN = words(
     "service socket timer target mount automount slice scope path device swap conf so gguf py cpp h log"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from analyzers.privacy.late import Late
+
 MARKER = "«redacted»"
 ASCII_MARKER = "[redacted]"
 MARKERS = (MARKER, ASCII_MARKER)
@@ -25,7 +27,7 @@ class Rule:
 
     name: str
     needles: tuple[str, ...]
-    pattern: re.Pattern[str]
+    pattern: Late
     replacement: str
     more_lines: int = 0  # lines after the needle's own that the pattern reaches into
 
@@ -33,7 +35,7 @@ class Rule:
 def _rule(
     name: str, needles: tuple[str, ...], pattern: str, replacement: str, flags: int = 0, more_lines: int = 0
 ) -> Rule:
-    return Rule(name, needles, re.compile(pattern, flags), replacement, more_lines)
+    return Rule(name, needles, Late(pattern, flags), replacement, more_lines)
 
 
 _I = re.IGNORECASE

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from analyzers.privacy.jsontext import level_of, value_end
+from analyzers.privacy.late import Late
 from analyzers.privacy.lines import record_end
 from analyzers.privacy.names import row
 from analyzers.privacy.near import spans, sub_near
@@ -44,33 +45,31 @@ _PHRASES = "|".join(
         r"(?:[Pp]rompt|[Cc]ompletion|[Gg]enerated text): (?=['\"])",
     )
 )
-_PHRASE = re.compile("(?:" + _PHRASES + ")")
+_PHRASE = Late("(?:" + _PHRASES + ")")
 _NEEDLES = row(
     """log_server_r equest: esponse: body: chunk: message: pos triggering Parsing add_text: expected: schema:
     grammar: Grammar prompt: prefill client_id= stderr: rompt: ompletion: text: Expected Missing Unsupported
     tools Unrecognized tool_choice: got: diff: regex allowed: opened: uri"""
 )
-_START_QUOTE = re.compile(r"[\[{]?\s{0,8}(\\*)\"")
+_START_QUOTE = Late(r"[\[{]?\s{0,8}(\\*)\"")
 
 
 # The text inside the quotes is printed as it is: only the last quote of the line can be the closing one.
-_TOKEN_PIECE = re.compile(
+_TOKEN_PIECE = Late(
     r"((?:next token:|prompt token +\d{1,9}:|draft candidate[^\n']{0,80}?:) {0,8}\d{1,12}"
     r"(?: \([^)\n]{0,16}\))? ')[^\n]*?(?='?\r?$)",
     re.MULTILINE,
 )
-_LAST_READ = re.compile(
+_LAST_READ = Late(
     r"(last read: ')(?!«redacted»|\[redacted\])(?:[^\n]*(?='; expected)|[^\n]*(?=')|[^\n]*)",
 )
-_GENERATION = re.compile(r"(generation_prompt=')[^\n]*?(?=', start=|$)", re.MULTILINE)
-_FETCH = re.compile(r"(downloading (?:image|file|audio|video) from ')[^\n]*(?='|$)", re.MULTILINE)
+_GENERATION = Late(r"(generation_prompt=')[^\n]*?(?=', start=|$)", re.MULTILINE)
+_FETCH = Late(r"(downloading (?:image|file|audio|video) from ')[^\n]*(?='|$)", re.MULTILINE)
 # A debugger's frame with the values of its arguments: `#0  0x… in f (text="…", more=0x… "…"...) at f.cpp:1`.
-_FRAME = re.compile(r"^[^\n#]{0,120}#\d{1,6} {1,4}[^\n]+$", re.MULTILINE)
-_FRAME_TEXT = re.compile(
-    r"(=(?:@?0x[0-9a-f]{1,16}:? )?\")(?!«redacted»|\[redacted\])(?:[^\"\\\n]|\\.)+(\"|$)"
-)
+_FRAME = Late(r"^[^\n#]{0,120}#\d{1,6} {1,4}[^\n]+$", re.MULTILINE)
+_FRAME_TEXT = Late(r"(=(?:@?0x[0-9a-f]{1,16}:? )?\")(?!«redacted»|\[redacted\])(?:[^\"\\\n]|\\.)+(\"|$)")
 # F2: key="a JSON string".
-_KEYED = re.compile(
+_KEYED = Late(
     r"(?<![\w\"])((?:prompt|request|response|token_text|to_eval|cached|prompt_tokens|text|body|content"
     r"|generated_text|system_prompt|formatted_chat|input)=\")(?!\"|«redacted»|\[redacted\])"
     r"(?:[^\"\\\n]|\\.)+(?:\"|(?=\n|\Z))"

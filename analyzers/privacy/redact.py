@@ -8,9 +8,9 @@ tokens), prompts and generated text, e-mail and public IP addresses, account nam
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from re import Pattern
 from typing import TypeVar
 
@@ -34,6 +34,10 @@ from analyzers.privacy.walk import FIXED, clean_model
 __all__ = ["ASCII_MARKER", "MARKER", "Redactor", "ascii_safe", "redact_args", "redact_env", "redact_text"]
 
 M = TypeVar("M", bound=BaseModel)
+# Three of four strings of a report stand in it more than once (modules, frames, sources). Together these
+# bound the memory: four million characters at most.
+SHORT = 4096  # characters of a text that is remembered
+REMEMBERED = 1024  # texts
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Redactor:
     @cached_property
     def _pattern(self) -> Pattern[str] | None:
         return pattern_of(self.secrets)
+
+    @cached_property
+    def _short(self) -> Callable[[str], str]:
+        pattern = self._pattern
+        return lru_cache(maxsize=REMEMBERED)(lambda text: clean_text(text, pattern))
 
     def knowing(
         self,
@@ -62,7 +71,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """``text`` of any size redacted, in time proportional to its length; idempotent."""
-        return clean_text(text, self._pattern)
+        return self._short(text) if len(text) <= SHORT else clean_text(text, self._pattern)
 
     def pieces(self, pieces: Iterable[str]) -> Iterator[str]:
         """A long text in pieces (any cut), redacted in flat memory."""

@@ -7,6 +7,7 @@ import re
 
 from analyzers.privacy.blocks import blocks
 from analyzers.privacy.jsontext import redact_json_values
+from analyzers.privacy.late import Late
 from analyzers.privacy.lines import record_end, starts_record
 from analyzers.privacy.near import lower_of, sub_near
 from analyzers.privacy.network import redact_network
@@ -21,11 +22,11 @@ MAX_JSON_LINE = 1024 * 1024  # characters; longer lines are cleaned as text, at 
 MIN_JSON_STRING = (
     8  # with its quotes: nothing shorter carries a secret that the line's own rules would not find
 )
-_JSON_LINE = re.compile(r"^[ \t]*\{.*\}[ \t\r]*$", re.MULTILINE)
-_JSON_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_JSON_BYTES = re.compile(r"(?<=:)[ \t]{0,8}\[(?:\d{1,3}[ \t]{0,4},[ \t]{0,4}){7,}\d{1,3}\]")
-_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_JSON_LINE = Late(r"^[ \t]*\{.*\}[ \t\r]*$", re.MULTILINE)
+_JSON_STRING = Late(r'"(?:[^"\\\n]|\\.)*"')
+_JSON_BYTES = Late(r"(?<=:)[ \t]{0,8}\[(?:\d{1,3}[ \t]{0,4},[ \t]{0,4}){7,}\d{1,3}\]")
+_KEY_BEGIN = Late(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = Late(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
 def clean_text(text: str, secrets: re.Pattern[str] | None = None) -> str:

@@ -22,7 +22,6 @@ from collector.lab.reference.conditions import EXITING
 
 # The kernel prints ten such lines in five seconds for all processes: under load one may be left out.
 EVIDENCE_TRIES = 3
-STOP_TRIES = 2
 # About every second or third unpoisoned crash is one: eight tries miss it less than once in twenty runs.
 RECURSION_TRIES = 8
 DEEP = 200
@@ -40,6 +39,11 @@ def crash(provoke: Callable[[Stage], Provoked], *, quiet: bool = True) -> Callab
     return play
 
 
+def ended(provoke: Callable[[Stage], Provoked]) -> Callable[[Stage, Path], Play]:
+    """Play an end that leaves no core, so that none is sought under a debugger."""
+    return lambda stage, folder: hand_over(provoke(stage), folder)
+
+
 def stale_capture(stage: Stage) -> Provoked:
     """D1 with all its evidence: again while the kernel's rate limit swallows its line, without which nothing
     can be proven, or the crash the log's last ones."""
@@ -47,16 +51,6 @@ def stale_capture(stage: Stage) -> Provoked:
         provoked = d1_stale_capture.provoke(stage)
         told = EXITING.encode() in provoked.log.read_bytes()
         if told and (provoked.kernel.note != NO_LINE or stage.under_gdb):
-            break
-    return provoked
-
-
-def awake_count(stage: Stage) -> Provoked:
-    """D1's request to an awake server, then a planned stop. A stop was once slept through in some 600
-    (the server's own race): such a try is no twin."""
-    for _ in range(STOP_TRIES):
-        provoked = d1_stale_capture.provoke_twin(stage)
-        if provoked.ending is not None and provoked.ending.code == 0:
             break
     return provoked
 
@@ -86,7 +80,7 @@ def recursion_depth(play: Play) -> int:
 SCENES = {
     # A sleeping server is asked to count tokens (D1). Twins: awake; and a reader of its own that dies awake.
     "d1": Scene(STALE, crash(stale_capture)),
-    "d1-awake": Scene(STALE, crash(awake_count)),
+    "d1-awake": Scene(STALE, ended(d1_stale_capture.provoke_twin)),
     "d1-overflow": Scene(
         STALE, crash(partial(content.provoke, content=content.OVERFLOW_COUNT, slept_before=True))
     ),
@@ -119,8 +113,8 @@ SCENES = {
     "abort-signal": Scene(UNLOAD, partial(live.signalled, number=signal.SIGABRT)),
     "abort-stopping": Scene(UNLOAD, partial(live.signalled, number=signal.SIGABRT, stopping=True)),
     # Ends and lives without a fault.
-    "stop": Scene(UNLOAD, crash(harmless.stop)),
-    "kill": Scene(UNLOAD, crash(harmless.kill)),
+    "stop": Scene(UNLOAD, ended(harmless.stop)),
+    "kill": Scene(UNLOAD, ended(harmless.kill)),
     "kill-asleep": Scene(UNLOAD, live.killed_asleep),
     "sleepers": Scene(UNLOAD, live.sleepers),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
 from analyzers.privacy.late import Late
@@ -55,6 +54,8 @@ def _ipv6(match: re.Match[str]) -> str:
 
 
 def _is_public(text: str) -> bool:
+    import ipaddress  # few texts hold an address
+
     try:
         return ipaddress.ip_address(text).is_global
     except ValueError:

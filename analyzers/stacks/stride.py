@@ -109,9 +109,8 @@ def _chain(positions: Sequence[int]) -> tuple[list[int], int]:
     stride, count = Counter(gaps[:SAMPLE_WORDS]).most_common(1)[0]
     constant = count >= CONSTANT_SHARE * len(gaps[:SAMPLE_WORDS])
     start = gaps.index(stride) if constant else 0
-    end = start
-    while end < len(gaps) and _belongs(gaps[end], stride, constant):
-        end += 1
+    foreign = {gap for gap in set(gaps) if not _belongs(gap, stride, constant)}
+    end = next((at for at in range(start, len(gaps)) if gaps[at] in foreign), len(gaps))
     return list(positions[start : end + 1]), stride if constant else 0
 
 

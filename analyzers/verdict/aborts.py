@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import signal
 
-from analyzers.contracts.facts import AbortFact
+from analyzers.contracts.facts import AbortFact, KernelFact
 from analyzers.verdict.case import Case, Seen, ids_of
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.sleep import SleepStory
 
-SIGABRT = int(signal.SIGABRT)
+SIGABRT, SIGSEGV = int(signal.SIGABRT), int(signal.SIGSEGV)
 # Most specific first: a wake reload prints its own text and then dies like any abort.
+D8_TEXTS = (("max_blocks_per_sm > 0",), ("invalid argument", "MUL_MAT"))
+OVERTAKEN_LINES = 2  # one task's launch and end can still be queued when the text is written
 ORDER = ("wake-reload", "gpu-oom", "cuda", "ggml-assert", "exception", "ggml-abort", "terminate", "alloc")
+FATAL_TEXTS = ("wake-reload", "ggml-assert", "ggml-abort", "exception", "terminate")
 CLASS_OF = {
     "gpu-oom": ("GPU-OOM", "gpu"),
     "cuda": ("GPU-RUNTIME", "gpu"),
@@ -31,10 +34,13 @@ FILE_TROUBLE = ("missing", "replaced", "cut", "unreadable")
 
 
 def pid_one(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
-    """abort() as a container's first process faults on the hlt inside libc and exits 139."""
+    """abort() as a container's first process faults on the hlt inside libc and exits 139.
+
+    A kernel line seen inside the container names PID 1; the host's log names another thread id, and then
+    only the server's own text tells an abort from a wild pointer inside libc (see ``_as_pid_one``).
+    """
     for seen in case.kernel:
-        fact = seen.fact
-        if fact.shape == "gpf" and fact.tid == 1 and "libc" in (fact.object or ""):
+        if _gpf_in_libc(seen.fact) and seen.fact.tid == 1:
             return Finding(
                 "ABRT-PID1",
                 "server",
@@ -46,6 +52,16 @@ def pid_one(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
                 asks=(TEXT_ASK,),
             )
     return None
+
+
+def _gpf_in_libc(fact: KernelFact) -> bool:
+    return fact.shape == "gpf" and "libc" in (fact.object or "")
+
+
+def _as_pid_one(case: Case, ending: Ending) -> bool:
+    """SIGSEGV that fits an abort in PID 1: no core, and no kernel line but a protection fault in libc."""
+    faults = [seen.fact for seen in case.kernel if seen.fact.shape in ("segfault", "gpf")]
+    return ending.signal == SIGSEGV and not case.cores and all(_gpf_in_libc(fact) for fact in faults)
 
 
 def shutdown(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
@@ -66,38 +82,59 @@ def shutdown(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
 
 def aborted(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """The server printed why it ends, or its stack shows that it ended itself."""
-    if ending.alive or (ending.signal not in (None, SIGABRT)):
+    if ending.alive or ending.code == 0 or ending.supervisor == "watchdog":
         return None
-    text = _most_specific(case)
+    text = _last_words(case)
+    first_process = text is not None and text.fact.shape in FATAL_TEXTS and _as_pid_one(case, ending)
+    if ending.signal not in (None, SIGABRT) and not first_process:
+        return None
     if text is not None:
-        return (
-            _wake_reload(case, ending, story, text)
-            if text.fact.shape == "wake-reload"
-            else _plain(case, ending, story, text)
-        )
+        make = _wake_reload if text.fact.shape == "wake-reload" else _plain
+        return make(case, ending, story, text)
     return _from_stack(case, ending, story) if ending.signal == SIGABRT else None
 
 
-def _most_specific(case: Case) -> Seen[AbortFact] | None:
+def _last_words(case: Case) -> Seen[AbortFact] | None:
+    """The most telling of the texts that the server did not outlive."""
     trusted = [seen for seen in case.aborts if not seen.forgeable and seen.fact.shape in ORDER]
-    return min(trusted, key=lambda seen: ORDER.index(seen.fact.shape), default=None)
+    final = [seen for seen in trusted if not _outlived(case, seen)]
+    return min(final, key=lambda seen: ORDER.index(seen.fact.shape), default=None)
+
+
+def _outlived(case: Case, text: Seen[AbortFact]) -> bool:
+    """Work went on after it. Abort text overtakes queued log lines, so one task more does not count."""
+    at = case.position(text.id)
+    later = [seen for seen in case.events("task-launched", "task-done") if case.position(seen.id) > at]
+    return len(later) > OVERTAKEN_LINES
 
 
 def _plain(case: Case, ending: Ending, story: SleepStory, text: Seen[AbortFact]) -> Finding:
     class_, cause = CLASS_OF[text.fact.shape]
     crash = case.crash
-    said = _said(case, text)
-    phase = _phase(case, story)
+    lost = _lost_cuda_state(story, text)
     return Finding(
         class_,
-        cause,
-        phase,
-        "strong" if ending.signal == SIGABRT else "weak",
+        "wake" if lost else cause,
+        "first-request-after-wake" if lost else _phase(case, story),
+        "strong" if ending.signal is not None else "weak",
         _SUMMARIES[class_],
+        "D8" if lost else None,
         handler=crash.handler if crash else None,
-        reasons=(f"the server itself printed: {said}", _sleep_remark(story)),
+        reasons=(
+            f"the server itself printed: {_said(case, text)}",
+            "it is the first work after a wake, and this text is what lost CUDA state gives"
+            if lost
+            else _sleep_remark(story),
+        ),
         witnesses=(text.id, *ending.witnesses, *((crash.id,) if crash else ())),
     )
+
+
+def _lost_cuda_state(story: SleepStory, text: Seen[AbortFact]) -> bool:
+    """D8's texts have twins without sleep: a wake just before, in the same process, is demanded."""
+    said = text.fact.message or ""
+    awakened = story.slept and (story.just_woken or story.tasks_after_wake == 1)
+    return awakened and any(all(part in said for part in parts) for parts in D8_TEXTS)
 
 
 def _said(case: Case, text: Seen[AbortFact]) -> str:

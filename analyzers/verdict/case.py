@@ -6,7 +6,7 @@ sentence of a verdict can name its witness.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -74,12 +74,28 @@ class Case:
     actions: tuple[Seen[ActionFact], ...] = ()
     model_files: tuple[Seen[ModelFileFact], ...] = ()
     readings: tuple[StackReading, ...] = field(default=(), compare=False)
+    order: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def crash(self) -> StackReading | None:
         """The faulting thread's stack, from the most telling rung that has one."""
-        crashed = [reading for reading in self.readings if reading.stack.crashed]
+        foreign = {reading.id for reading in self.foreign_traces}
+        crashed = [r for r in self.readings if r.stack.crashed and r.id not in foreign]
         return max(crashed, key=lambda reading: reading.rank, default=None)
+
+    @property
+    def foreign_traces(self) -> tuple[StackReading, ...]:
+        """Traces of a faulting thread that the core's own faulting thread contradicts or cannot confirm."""
+        crashed = [reading for reading in self.readings if reading.stack.crashed]
+        own = [reading for reading in crashed if reading.from_core]
+        if not own:
+            return ()
+        return tuple(r for r in crashed if not r.from_core and not any(r.agrees_with(o) for o in own))
+
+    @property
+    def fault_in_model_file(self) -> bool:
+        """The fault address lies in the mapping of a GGUF file."""
+        return any((seen.fact.fault_file or "").endswith(".gguf") for seen in self.cores)
 
     @property
     def loop(self) -> Seen[LoopFact] | None:
@@ -94,6 +110,10 @@ class Case:
             s.fact.stack_overflow for s in self.cores
         )
 
+    def position(self, evidence_id: str) -> int:
+        """Where this evidence stands in the order of reading; -1 for an unknown id."""
+        return self.order.get(evidence_id, -1)
+
     def events(self, *names: str) -> list[Seen[LogFact]]:
         """Log events of these names, in order."""
         return [seen for seen in self.log if seen.fact.event in names]
@@ -104,13 +124,14 @@ def build_case(
 ) -> Case:
     """Sort evidence into a Case. Kinds this version does not know are left to the report alone."""
     items: Sequence[Evidence] = list(evidence)
-    make = reader or (lambda seen: read_stack(seen.fact, seen.id))
+    make = reader or (lambda seen: read_stack(seen.fact, seen.id, forgeable=seen.forgeable))
     stacks = _seen(items, StackFact)
     return Case(
         cores=_seen(items, CoreFact),
         stacks=stacks,
         loops=_seen(items, LoopFact),
-        kernel=_seen(items, KernelFact),
+        # a client can print what looks like a kernel line; the kernel's own never carry that trust
+        kernel=tuple(seen for seen in _seen(items, KernelFact) if not seen.forgeable),
         log=_seen(items, LogFact),
         aborts=_seen(items, AbortFact),
         exits=_seen(items, ExitFact),
@@ -122,6 +143,7 @@ def build_case(
         actions=_seen(items, ActionFact),
         model_files=_seen(items, ModelFileFact),
         readings=tuple(make(seen) for seen in stacks),
+        order={item.id: at for at, item in enumerate(items)},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from analyzers.verdict import aborts, plain, stranded, unload
+from analyzers.verdict import aborts, answers, plain, stale, stranded, unload
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import Ending, find_ending
 from analyzers.verdict.finding import Finding
@@ -14,15 +14,16 @@ Rule = Callable[[Case, Ending, SleepStory], Finding | None]
 
 # Specific before general: what needs the most agreeing evidence comes first.
 RULES: tuple[Rule, ...] = (
-    plain.gpu_fault,
-    aborts.pid_one,
-    aborts.shutdown,
-    unload.stale_capture,
-    unload.stale_capture_abort,
+    stale.stale_capture,
+    stale.stale_capture_abort,
     unload.unload_under_reader,
+    plain.gpu_fault,
+    aborts.shutdown,
     stranded.stranded,
-    unload.error_answer,
+    answers.error_answer,
     aborts.aborted,
+    aborts.pid_one,
+    plain.sent,
     unload.suspicion,
     plain.stack_overflow,
     plain.bus_error,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from analyzers.contracts.facts import ExitFact, KernelFact
+from analyzers.contracts.facts import CoreFact, ExitFact, KernelFact
 from analyzers.verdict.case import Case, Seen, ids_of
 
 KERNEL_SIGNALS = {
@@ -15,6 +15,7 @@ KERNEL_SIGNALS = {
     "divide-error": int(signal.SIGFPE),
     "oom-kill": int(signal.SIGKILL),
 }
+FAULT_SIGNALS = tuple(int(s) for s in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
 STOP_SIGNALS = (int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP))
 SHELL_SIGNAL_BASE = 128
 SUPERVISOR_KILLS = ("watchdog", "timeout")
@@ -32,6 +33,7 @@ class Ending:
     oom: bool = False
     supervisor: str | None = None
     router_only: bool = False
+    sent: bool = False  # the signal was sent by a process, not raised by a fault
 
     @property
     def known(self) -> bool:
@@ -55,7 +57,13 @@ def find_ending(case: Case) -> Ending:
         code = seen.fact.code if code is None else code
     router_only = not witnesses and any(seen.fact.by == "router" for seen in case.exits)
     alive = number is None and code is None and _seen_alive(case)
-    return Ending(number, code, tuple(witnesses), alive, requested, oom, supervisor, router_only)
+    sent = number in FAULT_SIGNALS and any(_was_sent(seen.fact) for seen in case.cores)
+    return Ending(number, code, tuple(witnesses), alive, requested, oom, supervisor, router_only, sent)
+
+
+def _was_sent(core: CoreFact) -> bool:
+    """si_code of a signal from kill, sigqueue or tgkill is not above zero (sigaction(2))."""
+    return core.si_code is not None and core.si_code <= 0
 
 
 def _core_signal(case: Case) -> int | None:

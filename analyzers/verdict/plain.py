@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 
+from analyzers.verdict.asks import CORE_ASK, LOG_ASK
 from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import STOP_SIGNALS, Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.sleep import SleepStory
-from analyzers.verdict.unload import CORE_ASK, LOG_ASK
 
 SIGSEGV, SIGBUS = int(signal.SIGSEGV), int(signal.SIGBUS)
-SIGKILL, SIGILL, SIGFPE = int(signal.SIGKILL), int(signal.SIGILL), int(signal.SIGFPE)
+SIGKILL, SIGABRT = int(signal.SIGKILL), int(signal.SIGABRT)
+SIGILL, SIGFPE = int(signal.SIGILL), int(signal.SIGFPE)
+HTTP_OK = 200
+HEALTH_ROUTES = ("/health", "/v1/health")  # answered without touching the queue
 GPU_WINDOW_S = 30.0  # a driver's report this close to the death outranks the application's own text
 EXIT_ASK = Ask(
     "how the process ended",
@@ -20,27 +23,62 @@ EXIT_ASK = Ask(
 )
 
 
+SENDER_ASK = Ask(
+    "who sent it",
+    "a core does not hold the sender's name",
+    "journalctl --since '-1 hour' | grep -Ei 'kill|signal|watchdog'",
+)
+
+
 def gpu_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
-    """A driver's own report next to a death."""
-    reports = [seen for seen in case.kernel if seen.fact.shape == "gpu-fault" and not seen.forgeable]
-    deaths = [
-        s.evidence.mono for s in case.kernel if s.fact.shape != "gpu-fault" and s.evidence.mono is not None
-    ]
-    near = [
-        r
-        for r in reports
-        if not deaths or r.evidence.mono is None or abs(r.evidence.mono - deaths[0]) <= GPU_WINDOW_S
-    ]
-    if not near or not (ending.known or case.aborts):
+    """A driver's own report within half a minute of a death that nobody asked for."""
+    reports = [seen for seen in case.kernel if seen.fact.shape == "gpu-fault"]
+    if not reports or not (ending.known or case.aborts) or ending.requested or ending.code == 0:
+        return None
+    deaths = _death_times(case)
+    near = [r for r in reports if any(_within(r.evidence.mono, at) for at in deaths)]
+    if deaths and not near:
         return None
     return Finding(
         "GPU-FAULT",
         "gpu",
         story.phase,
-        "strong",
+        "strong" if near else "weak",
         "The GPU driver reported a fault next to the server's end.",
-        reasons=("the driver's own line outranks what the application printed afterwards",),
-        witnesses=(near[0].id, *ending.witnesses),
+        reasons=(
+            "the driver's own line outranks what the application printed afterwards"
+            if near
+            else "nothing here says when the server died, so the driver's line may be of another moment",
+        ),
+        witnesses=((near or reports)[0].id, *ending.witnesses),
+        asks=() if near else (EXIT_ASK,),
+    )
+
+
+def _death_times(case: Case) -> list[float]:
+    lines = [seen.evidence.mono for seen in case.kernel if seen.fact.shape != "gpu-fault"]
+    stamps = [*lines, *(seen.evidence.mono for seen in case.exits)]
+    return [stamp for stamp in stamps if stamp is not None]
+
+
+def _within(report: float | None, death: float) -> bool:
+    return report is not None and abs(report - death) <= GPU_WINDOW_S
+
+
+def sent(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """A fault's signal that a process sent: nothing faulted."""
+    if not ending.sent or ending.signal is None:
+        return None
+    name = signal.Signals(ending.signal).name
+    return Finding(
+        "KILLED",
+        "unknown",
+        _phase(case, story),
+        "strong",
+        f"Something sent {name} to the server; nothing in it faulted.",
+        reasons=("the kernel's own record says that the signal was sent by a process (si_code)",),
+        witnesses=ending.witnesses,
+        asks=(SENDER_ASK,),
     )
 
 
@@ -123,6 +161,10 @@ def simple_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | Non
         return None
     class_, cause, summary = _SIMPLE[ending.signal]
     crash = case.crash
+    sure = class_ == "FPE" and crash is not None
+    if class_ == "ILL":
+        sure = any(s.fact.shape == "invalid-opcode" for s in case.kernel) and not (crash and crash.aborts)
+        cause, summary = (cause, summary) if sure else ("unknown", "An illegal instruction ended the server.")
     asks = [] if crash else [CORE_ASK]
     asks += [] if story.started or case.loop else [LOG_ASK]
     reasons = [f"the process ended by {signal.Signals(ending.signal).name}"]
@@ -132,7 +174,7 @@ def simple_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | Non
         class_,
         cause,
         _phase(case, story),
-        "strong" if class_ != "SEGV" and crash else "weak",
+        "strong" if sure else "weak",
         summary,
         handler=crash.handler if crash else None,
         reasons=tuple(reasons),
@@ -143,9 +185,10 @@ def simple_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | Non
 
 def killed(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """SIGKILL: memory, supervisor, or somebody else."""
-    if ending.signal != SIGKILL:
+    by_supervisor = ending.signal == SIGABRT and ending.supervisor == "watchdog"
+    if ending.signal != SIGKILL and not by_supervisor:
         return None
-    if ending.oom:
+    if ending.oom and not by_supervisor:
         class_, cause, summary = "HOST-OOM", "memory", "The kernel killed the server because memory ran out."
     elif ending.supervisor:
         class_, cause, summary = (
@@ -162,7 +205,7 @@ def killed(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         _phase(case, story),
         "strong" if sure else "weak",
         summary,
-        reasons=("the process ended by SIGKILL",),
+        reasons=(f"the process ended by {signal.Signals(ending.signal or SIGKILL).name}",),
         witnesses=ending.witnesses,
         asks=()
         if sure
@@ -200,46 +243,76 @@ def planned(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     )
 
 
+START_CAUSES = {
+    "load-failed": ("model-file", "the model could not be loaded"),
+    "bind-failed": ("configuration", "the server could not listen on its port"),
+    "context-failed": ("memory", "the context could not be made"),
+}
+
+
 def exit_error(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """An error status, before or after the server was ready."""
     if ending.signal is not None or ending.code in (None, 0):
         return None
-    failed = [seen for seen in case.events("load-failed") if not seen.forgeable]
-    start = not story.started
+    failed = [seen for seen in case.events(*START_CAUSES) if not seen.forgeable]
+    cause, why = START_CAUSES[failed[0].fact.event] if failed else ("unknown", "")
+    start = not story.started or cause == "configuration"
     return Finding(
         "START-FAIL" if start else "EXIT-ERROR",
-        "unknown" if not failed else "model-file",
-        story.phase if not start else "loading",
+        cause,
+        "loading" if start else story.phase,
         "strong" if (start and failed) else "weak",
         "The server never became ready." if start else "The server ended itself with an error status.",
         reasons=(
             f"exit status {ending.code}",
-            "the log shows no listening line" if start else "the server had been ready",
+            why or ("the log shows no listening line" if start else "the server had been ready"),
         ),
-        witnesses=(*ending.witnesses, *(s.id for s in failed)),
+        witnesses=(*ending.witnesses, *ids_of(failed)),
         asks=() if failed else (LOG_ASK,),
     )
 
 
 def alive(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
-    """The process answered after everything the log tells."""
-    if not ending.alive or case.aborts or any(s.fact.unanswered for s in case.sockets):
+    """The last probe was answered, after everything the log tells, and nothing else is amiss."""
+    if not ending.alive or not case.probes or case.probes[-1].fact.status != HTTP_OK:
         return None
-    answered = [seen for seen in case.probes if seen.fact.status == 200]
-    if not answered:
+    odd = any(seen.fact.expected is False for seen in case.answers)
+    if odd or case.aborts or any(seen.fact.unanswered for seen in case.sockets):
         return None
+    sure = _beyond_health(case) and not _log_goes_on(case)
     slept = "; it slept and woke without harm" if story.slept else ""
     return Finding(
         "NO-FAULT",
         "unknown",
         story.phase,
-        "strong",
+        "strong" if sure else "weak",
         f"Nothing went wrong in this evidence{slept}.",
         reasons=(
-            "the server answered a probe after everything its log tells",
-            "no abort, fault or unanswered request is in the evidence",
+            "the server answered the last probe, after everything its log tells"
+            if sure
+            else "the server answered the last probe; /health alone stays 200 when the queue is wedged",
+            "no abort, fault, odd answer or unanswered request is in the evidence",
         ),
-        witnesses=(answered[-1].id, *story.witnesses),
+        witnesses=(case.probes[-1].id, *story.witnesses),
+    )
+
+
+def _beyond_health(case: Case) -> bool:
+    """A probe that looks behind the HTTP threads was answered, and no work stands still there."""
+    told = [s for s in case.probes if s.fact.route not in HEALTH_ROUTES and s.fact.status == HTTP_OK]
+    busy = any(seen.fact.requests_processing or seen.fact.requests_deferred for seen in case.probes)
+    return bool(told) and not busy
+
+
+def _log_goes_on(case: Case) -> bool:
+    """The log has lines from after the last probe."""
+    probe = case.probes[-1].evidence
+    return any(
+        line is not None and at is not None and line > at
+        for line, at in (
+            (case.log[-1].evidence.wall, probe.wall) if case.log else (None, None),
+            (case.log[-1].evidence.mono, probe.mono) if case.log else (None, None),
+        )
     )
 
 

@@ -12,6 +12,8 @@ RUNG_RANK = {"gdb": 5, "stride": 5, "eu-stack": 4, "live": 4, "self-trace": 3, "
 CYCLE_LIMIT = (
     4  # functions that call each other in turn; the regex splitter's cycle has two, its frames three
 )
+CORE_RUNGS = ("notes", "eu-stack", "stride", "gdb")
+SAME_FAULT_FRAMES = 4  # distinct telling functions that two views of one fault share; one alone is too common
 DEEP_RECURSION = 200  # folded frames; ordinary nesting of llama-server stays far below
 ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete", "unlink_chunk")
 STALE_ARGUMENT = "handle_count_tokens(llama_vocab const*"
@@ -45,6 +47,25 @@ class StackReading:
     aborts_in_reader: bool = False  # ggml_abort called by code that reads the model
     exception: bool = False
     reloading: bool = False
+    forgeable: bool = False
+
+    @property
+    def from_core(self) -> bool:
+        return self.stack.rung in CORE_RUNGS
+
+    @property
+    def named(self) -> bool:
+        return any(frame.function for frame in self.stack.frames)
+
+    def agrees_with(self, core: StackReading) -> bool:
+        """The same fault by thread id, by the faulting instruction or by the innermost named functions."""
+        mine, theirs = self.stack, core.stack
+        if mine.tid is not None and mine.tid == theirs.tid:
+            return True
+        if mine.frames and theirs.frames and mine.frames[0].ip and mine.frames[0].ip == theirs.frames[0].ip:
+            return True
+        names, others = _innermost(mine), _innermost(theirs)
+        return bool(names) and names == others
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -56,7 +77,12 @@ class StackReading:
         return self.handler is not None and self.model_reader is not None and not self.in_barrier
 
 
-def read_stack(stack: StackFact, evidence_id: str) -> StackReading:
+def _innermost(stack: StackFact) -> tuple[str, ...]:
+    telling = (name_of(frame) for frame in stack.frames if frame.function and not is_plumbing(frame))
+    return tuple(dict.fromkeys(telling))[:SAME_FAULT_FRAMES]
+
+
+def read_stack(stack: StackFact, evidence_id: str, *, forgeable: bool = False) -> StackReading:
     """Read one stack; never raises on unknown functions."""
     names = [frame.function or "" for frame in stack.frames]
     handler = route_handler(stack)
@@ -78,6 +104,7 @@ def read_stack(stack: StackFact, evidence_id: str) -> StackReading:
         aborts_in_reader=_aborts_in_reader(stack.frames),
         exception=any(part in name for name in names for part in UNCAUGHT),
         reloading=_reloading(names),
+        forgeable=forgeable,
     )
 
 

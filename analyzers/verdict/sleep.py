@@ -8,7 +8,8 @@ is ``analyzers.logs.timeline``; here its ids become the facts that the rules nam
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from analyzers.contracts.facts import LogFact
 from analyzers.logs.reading import Life
@@ -47,6 +48,11 @@ class SleepStory:
         return self.phase == "waking" or fresh
 
     @property
+    def tasks_after_wake(self) -> int:
+        """Tasks launched since the last wake, whatever came after them."""
+        return self.timeline.tasks_since_wake
+
+    @property
     def witnesses(self) -> tuple[str, ...]:
         """Ids of the transitions that matter: the last two."""
         return tuple(seen.id for seen in self.transitions[-2:])
@@ -63,9 +69,16 @@ def tell(case: Case) -> SleepStory:
         transitions=tuple(seen for seen in case.log if seen.id in names),
         stop=stops[-1] if stops and timeline.stop_requested else None,
         started=timeline.loaded or bool(names) or bool(events.intersection(UP)),
-        stranded=timeline.stranded,
+        stranded=tuple(_believable(case, timeline.stranded)),
         failed_asleep=tuple(_failed_asleep(case)),
     )
+
+
+def _believable(case: Case, stranded: Sequence[Stranded]) -> list[Stranded]:
+    """Without a client's own lines; without stamps the scrape's look-alike cannot be excluded."""
+    forged = {seen.id for seen in case.log if seen.forgeable}
+    kept = [item for item in stranded if item.evidence_id not in forged]
+    return [item if item.early or item.delay is not None else replace(item, lookalike=True) for item in kept]
 
 
 def _life(case: Case) -> Life:

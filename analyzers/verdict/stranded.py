@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from analyzers.verdict.case import Case
+from analyzers.contracts.facts import ProbeFact, SocketFact
+from analyzers.verdict.case import Case, Seen
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.sleep import SleepStory
 
+SAMPLE_SPAN_S = 120.0  # two looks at one stranded request lie within the search's patience
 WITNESS_LIMIT = 5  # an array of prompts is one request and hundreds of tasks
 SOCKET_ASK = Ask(
     "the server's client connections as the kernel sees them, taken while the request hangs",
@@ -17,13 +19,28 @@ SOCKET_ASK = Ask(
 
 def stranded(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """Asleep, with a request that was received and is not answered. The process lives."""
-    if ending.known:
+    if ending.known or any(not seen.forgeable for seen in case.aborts):
         return None
-    asleep = [seen for seen in case.probes if seen.fact.is_sleeping]
-    waiting = [seen for seen in case.sockets if seen.fact.unanswered]
+    asleep = _asleep_at_the_end(case)
+    waiting = [seen for seen in case.sockets if seen.fact.unanswered and _not_before(seen, asleep)]
     if asleep and waiting:
         return _live(case, story, [s.id for s in asleep[-1:]] + [s.id for s in waiting])
-    return _from_log(case, story)
+    return _from_log(story)
+
+
+def _asleep_at_the_end(case: Case) -> list[Seen[ProbeFact]]:
+    """The last probes that told the state, as far back as they all say asleep."""
+    told = [seen for seen in case.probes if seen.fact.is_sleeping is not None]
+    awake = max((at for at, seen in enumerate(told) if not seen.fact.is_sleeping), default=-1)
+    return told[awake + 1 :]
+
+
+def _not_before(socket: Seen[SocketFact], asleep: list[Seen[ProbeFact]]) -> bool:
+    """A connection seen before the server was known to sleep may have been served since."""
+    stamps = [seen.evidence.mono for seen in asleep if seen.evidence.mono is not None]
+    if socket.evidence.mono is None or not stamps:
+        return True
+    return socket.evidence.mono >= stamps[0] or socket.evidence.mono >= stamps[-1] - SAMPLE_SPAN_S
 
 
 def _live(case: Case, story: SleepStory, witnesses: list[str]) -> Finding:
@@ -58,7 +75,7 @@ def _live(case: Case, story: SleepStory, witnesses: list[str]) -> Finding:
     )
 
 
-def _from_log(case: Case, story: SleepStory) -> Finding | None:
+def _from_log(story: SleepStory) -> Finding | None:
     if not story.stranded or not story.slept:
         return None
     sure = [item for item in story.stranded if not (item.early or item.lookalike)]

@@ -87,24 +87,31 @@ class Maker:
             self.add(LogFact(event=event, task_id=task), trust, elapsed=float(len(self.made)), text=text)
         return self
 
-    def kernel(self, shape: str = "segfault", mono: float | None = 100.0, **fields: object) -> Maker:
-        return self.add(KernelFact(shape=shape, **fields), Trust.KERNEL, mono=mono)  # type: ignore[arg-type]
+    def kernel(
+        self,
+        shape: str = "segfault",
+        mono: float | None = 100.0,
+        trust: Trust = Trust.KERNEL,
+        **fields: object,
+    ) -> Maker:
+        return self.add(KernelFact(shape=shape, **fields), trust, mono=mono)  # type: ignore[arg-type]
 
     def core(self, signal: int = 11, **fields: object) -> Maker:
         return self.add(CoreFact(signal=signal, **fields), Trust.KERNEL)  # type: ignore[arg-type]
 
     def stack(
         self,
-        functions: Sequence[str | tuple[str, int]],
+        functions: Sequence[str | tuple[str, int] | None],
         rung: str = "eu-stack",
         *,
         crashed: bool = True,
         live: bool = False,
         complete: bool = True,
+        trust: Trust = Trust.KERNEL,
     ) -> Maker:
-        frames = tuple(Frame(f) if isinstance(f, str) else Frame(f[0], repeat=f[1]) for f in functions)
+        frames = tuple(Frame(f[0], repeat=f[1]) if isinstance(f, tuple) else Frame(f) for f in functions)
         return self.add(
-            StackFact(crashed=crashed, rung=rung, frames=frames, complete=complete, live=live), Trust.KERNEL
+            StackFact(crashed=crashed, rung=rung, frames=frames, complete=complete, live=live), trust
         )
 
     def loop(self, phase: str, *, sleeping: bool | None = None, last_ms: int | None = None) -> Maker:

@@ -149,9 +149,14 @@ def test_d1_is_strong_without_the_queue_flags() -> None:
     assert verdict(d1()).confidence == "strong"
 
 
-@pytest.mark.parametrize("last_ms", [4_640_000, 4_646_900])
-def test_d1_is_not_proven_when_the_wake_is_not_just_before_the_fault(last_ms: int) -> None:
-    assert verdict(d1(sleeping=False, last_ms=last_ms)).confidence == "strong"
+def test_d1_is_weak_when_the_queues_last_wake_lies_far_before_the_fault() -> None:
+    found = verdict(d1(sleeping=False, last_ms=4_640_000))
+    assert (found.defect, found.confidence) == ("D1", "weak")
+    assert any("6.6 s before" in reason for reason in found.reasons)
+
+
+def test_d1_is_not_proven_when_the_two_clocks_disagree() -> None:
+    assert verdict(d1(sleeping=False, last_ms=4_646_900)).confidence == "strong"
 
 
 def test_d1_without_the_kernel_line_is_strong_and_names_the_gap() -> None:
@@ -429,7 +434,8 @@ def test_an_error_status_before_ready_is_a_failed_start() -> None:
 
 
 def test_a_server_seen_alive_after_many_sleeps_is_no_fault() -> None:
-    maker = Maker().log(*AWAKE_AGAIN, *SLEPT[1:]).add(ProbeFact(route="/health", status=200), Trust.SERVER)
+    maker = Maker().log(*AWAKE_AGAIN, *SLEPT[1:])
+    maker.add(ProbeFact(route="/props", status=200, is_sleeping=True), Trust.SERVER)
     found = verdict(maker)
     assert (found.class_, found.confidence) == ("NO-FAULT", "strong")
 

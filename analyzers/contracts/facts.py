@@ -116,7 +116,7 @@ class LogFact:
 
     ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
     task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
-    restart-in-place. ``task_id`` and ``sleep_idle_seconds`` where the line names them.
+    bind-failed | context-failed | restart-in-place. ``task_id`` and ``sleep_idle_seconds`` where the line names them.
     """
 
     KIND: ClassVar[str] = "log"
@@ -156,6 +156,7 @@ class ExitFact:
     requested: bool = False  # a stop was asked for before the end
     oom: bool = False
     unit: str | None = None
+    name: str | None = None  # program of a core record, as the kernel cut it
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,15 @@ def _advice(finding: Finding) -> list[Advice]:
 
 def _gaps(judged: Judged, more: Sequence[Gap]) -> list[Gap]:
     asked = [Gap(what=ask.what, why=ask.why, command=ask.command) for ask in judged.finding.asks]
+    foreign = [
+        Gap(
+            what=f"the trace in evidence {reading.id}",
+            why="it shows another fault than the core's own thread, so it was not counted",
+        )
+        for reading in judged.case.foreign_traces
+    ]
     noted = [Gap(what="one rule of the verdict", why=note) for note in judged.notes]
-    unique = {(gap.what, gap.why): gap for gap in (*asked, *judged.group.gaps, *more, *noted)}
+    unique = {(gap.what, gap.why): gap for gap in (*asked, *judged.group.gaps, *more, *foreign, *noted)}
     return list(unique.values())
 
 

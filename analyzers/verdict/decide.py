@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     plain.killed,
     plain.planned,
     plain.exit_error,
+    plain.never_sleeps,
     plain.alive,
 )
 

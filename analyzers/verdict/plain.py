@@ -272,6 +272,28 @@ def exit_error(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     )
 
 
+def never_sleeps(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """D4's shape: an idle limit is set, nothing sleeps, and scrapes come more often than the limit."""
+    idle = next((s.fact.sleep_idle_seconds for s in case.settings if s.fact.sleep_idle_seconds), None)
+    if ending.known or not story.timeline.never_slept(idle):
+        return None
+    period = story.timeline.scrape_period or 0.0
+    return Finding(
+        "NEVER-SLEEPS",
+        "configuration",
+        "awake",
+        "weak",
+        "An idle limit is set, but scrapes keep the server awake.",
+        "D4",
+        reasons=(
+            f"the idle limit is {idle} s and no sleep line is in the log",
+            f"/metrics or /slots is called every {period:.1f} s; each call can count as work",
+        ),
+        witnesses=tuple(seen.id for seen in case.settings),
+        asks=(LOG_ASK,),
+    )
+
+
 def alive(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """The last probe was answered, after everything the log tells, and nothing else is amiss."""
     if not ending.alive or not case.probes or case.probes[-1].fact.status != HTTP_OK:

@@ -12,6 +12,7 @@ from rich.text import Text
 from analyzers.catalogue.loader import Catalogue, load_catalogue
 from analyzers.catalogue.model import Advice, Page, Section
 from analyzers.catalogue.tables import printable
+from analyzers.contracts.registry import NOT_YET_DIAGNOSED
 from analyzers.cli.output import printing
 from analyzers.errors import EXIT_OK, UserError
 
@@ -73,6 +74,8 @@ def _print_list(catalogue: Catalogue, console: Console) -> None:
 def _print_page(page: Page, catalogue: Catalogue, console: Console) -> None:
     console.print(Text.assemble((page.id, "bold cyan"), f"  {page.kind}"))
     console.print(Text(page.title, style="bold"))
+    if page.id in NOT_YET_DIAGNOSED:
+        console.print(Text("No rule of this version gives this class yet: reports say UNDETERMINED instead."))
     for section in page.sections:
         console.print()
         _print_section(section, console)

@@ -5,10 +5,13 @@ Each row once gave a confident wrong verdict. None may again, whatever else is i
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from analyzers.contracts.evidence import Trust
-from analyzers.contracts.facts import AnswerFact, LogFact, ProbeFact, SocketFact
+from analyzers.contracts.facts import AnswerFact, LogFact, ProbeFact, SettingsFact, SocketFact
+from analyzers.contracts.registry import CLASSES, NOT_YET_DIAGNOSED
 from analyzers.verdict.case import build_case
 from analyzers.verdict.decide import decide
 from analyzers.verdict.finding import Finding
@@ -276,3 +279,28 @@ def test_a_loading_server_is_not_a_wrong_answer() -> None:
 def test_a_failed_start_is_blamed_on_what_failed(event: str, cause: str) -> None:
     found = verdict(Maker().log("init", "loading", event).exit(code=1))
     assert (found.class_, found.cause) == ("START-FAIL", cause)
+
+
+# a server that does not sleep
+
+
+def scraped(period: float, log: tuple[str, ...] = ("loaded",)) -> Maker:
+    maker = Maker().add(SettingsFact(sleep_idle_seconds=60), Trust.SUPERVISOR).log(*log)
+    for number in range(5):
+        maker.add(LogFact(event="request", route="/metrics"), Trust.SERVER, elapsed=100.0 + number * period)
+    return maker
+
+
+def test_scrapes_more_often_than_the_limit_are_d4_and_rarer_ones_or_a_sleep_are_not() -> None:
+    found = verdict(scraped(15.0))
+    assert (found.class_, found.defect, found.confidence) == ("NEVER-SLEEPS", "D4", "weak")
+    assert verdict(scraped(90.0)).class_ == "UNDETERMINED"
+    assert verdict(scraped(15.0, ("loaded", "enter-sleep", "exit-sleep"))).class_ != "NEVER-SLEEPS"
+
+
+def test_every_class_is_given_by_a_rule_or_marked_as_not_yet() -> None:
+    rules = Path(decide.__code__.co_filename).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in rules.glob("*.py"))
+    given = {name for name in CLASSES if f'"{name}"' in text}
+    assert given | NOT_YET_DIAGNOSED == set(CLASSES)
+    assert not given & NOT_YET_DIAGNOSED

@@ -228,7 +228,7 @@ def test_the_verdict_document_names_every_id(catalogue: Catalogue) -> None:
     text = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
     for ids in (CLASSES, CAUSES, PHASES, CONFIDENCES, STATES):
         for id, line in ids.items():
-            assert f"| `{id}` | {line} |" in text
+            assert f"| `{id}` | {line}" in text
 
 
 def test_the_catalogue_document_shows_every_wheel_and_layout(catalogue: Catalogue) -> None:

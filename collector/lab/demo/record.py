@@ -23,6 +23,7 @@ from collector.lab.faults.d2_unload_under_reader import telling
 from collector.lab.faults.provoked import Provoked
 from collector.lab.reference.client import Answer
 from collector.lab.reference.output import Line
+from collector.lab.reference.spec import ServerSpec
 from collector.sources.kernel import to_kernel_evidence
 
 LOG_NAME = "server.log"
@@ -39,13 +40,17 @@ def record(
     server = provoked.server
     parts = ManifestParts(
         host=Host(arch="x86_64"),
-        process=Process(pid=server.pid, role="hosted", model=Model(path=str(server.spec.model))),
+        process=Process(pid=server.pid, role=_role(server.spec), model=Model(path=str(server.spec.model))),
         gaps=[*gaps, *_gaps(provoked)],
     )
     lines = "".join(stamped(line) for line in server.output.lines())
     evidence = [*_evidence(provoked), *more]
     write_bundle(target, parts, {LOG_NAME: lines.encode()}, evidence, overwrite=True)
     return [target, *([provoked.core.path] if provoked.core.path else [])]
+
+
+def _role(spec: ServerSpec) -> str:
+    return "hosted" if spec.python else "standalone"
 
 
 def stamped(line: Line) -> str:
@@ -68,7 +73,7 @@ def _evidence(provoked: Provoked) -> Iterator[Evidence]:
         SettingsFact(
             sleep_idle_seconds=spec.idle_seconds,
             model=str(spec.model),
-            role="hosted",
+            role=_role(server.spec),
             memory_poisoned=spec.poisoned,
         ),
         id="settings",

@@ -49,8 +49,13 @@ class Recursion:
     frame_pointer: int | None = None
 
 
-def find_recursion(core: Core, *, stack_pointer: int | None = None) -> Recursion | None:
-    """The endless recursion on the crashed thread's stack from ``stack_pointer`` on, or None."""
+def find_recursion(
+    core: Core, *, stack_pointer: int | None = None, run: Sequence[int] = ()
+) -> Recursion | None:
+    """The endless recursion on the crashed thread's stack from ``stack_pointer`` on, or None.
+
+    ``run``: addresses known to be code, such as those of frames that a tool has found.
+    """
     if not core.threads:
         return None
     pointer = core.threads[0].registers.get("rsp", 0) if stack_pointer is None else stack_pointer
@@ -59,7 +64,8 @@ def find_recursion(core: Core, *, stack_pointer: int | None = None) -> Recursion
         return None
     begin = max(pointer & -WORD, segment.address)
     size = min(segment.address + segment.file_size - begin, STACK_BYTES) & -WORD
-    return _search(core, _read(core.path, segment.file_offset + begin - segment.address, size), begin)
+    stack = _read(core.path, segment.file_offset + begin - segment.address, size)
+    return _search(stack, begin, _code(core, run))
 
 
 def _read(path: Path, offset: int, size: int) -> bytes:
@@ -72,14 +78,18 @@ def _read(path: Path, offset: int, size: int) -> bytes:
 
 
 def _stack_segment(core: Core, pointer: int) -> Segment | None:
-    """The segment the pointer is in, or the one it has just run out of at the low end."""
-    inside = (s for s in core.segments if s.address <= pointer < s.address + s.file_size)
-    above = (s for s in core.segments if 0 < s.address - pointer <= GUARD_BYTES and s.file_size >= GUARD_PAGE)
+    """The segment the pointer is in, or the one it has just run out of at the low end.
+
+    A core that gdb saved holds the guard pages too; only a writable segment is a stack.
+    """
+    stacks = [s for s in core.segments if s.writable]
+    inside = (s for s in stacks if s.address <= pointer < s.address + s.file_size)
+    above = (s for s in stacks if 0 < s.address - pointer <= GUARD_BYTES and s.file_size >= GUARD_PAGE)
     return next(inside, None) or min(above, key=lambda s: s.address, default=None)
 
 
-def _search(core: Core, stack: bytes, begin: int) -> Recursion | None:
-    for address in _candidates(core, stack[: SAMPLE_WORDS * WORD]):
+def _search(stack: bytes, begin: int, code: Sequence[tuple[int, int]]) -> Recursion | None:
+    for address in _candidates(code, stack[: SAMPLE_WORDS * WORD]):
         pattern = re.compile(re.escape(struct.pack("<Q", address)))
         found = (match.start() for match in pattern.finditer(stack))
         positions = [at for at in found if at % WORD == 0]
@@ -92,13 +102,22 @@ def _search(core: Core, stack: bytes, begin: int) -> Recursion | None:
     return None
 
 
-def _candidates(core: Core, sample: bytes) -> list[int]:
+def _candidates(code: Sequence[tuple[int, int]], sample: bytes) -> list[int]:
     """The commonest words of the sample that point into code, commonest first."""
     words = Counter(memoryview(sample)[: len(sample) & -WORD].cast("Q"))
-    code = [(s.address, s.address + s.size) for s in core.segments if s.executable]
     frequent = (word for word, count in words.most_common(256) if count >= MIN_REPEATS)
     pointing = (word for word in frequent if any(low <= word < high for low, high in code))
     return [word for word, _ in zip(pointing, range(CANDIDATES), strict=False)]
+
+
+def _code(core: Core, run: Sequence[int]) -> list[tuple[int, int]]:
+    """Address ranges of code. A core that gdb saved leaves out what stands in the mapped files, code first:
+    a mapped part without a segment is code when a thread is in it, or an address of ``run``."""
+    known = {segment.address for segment in core.segments}
+    run = [*run, *(thread.registers.get("rip", 0) for thread in core.threads)]
+    left_out = [(row.start, row.end) for row in core.mapped if row.start not in known]
+    entered = [(low, high) for low, high in left_out if any(low <= at < high for at in run)]
+    return [(s.address, s.address + s.size) for s in core.segments if s.executable] + entered
 
 
 def _chain(positions: Sequence[int]) -> tuple[list[int], int]:
@@ -126,8 +145,9 @@ def fold(core: Core, exe: str | Path | None, first: StackFact | None) -> StackFa
     ``first`` is eu-stack's own attempt from the inner end. The frames are: the head up to the recursion,
     one frame for each member of its cycle with ``repeat`` set, then the tail down to where the thread began.
     """
-    recursion = find_recursion(core)
     head = list(first.frames) if first is not None else []
+    run = [frame.ip for frame in head if frame.ip is not None]
+    recursion = find_recursion(core, run=run)
     frames: list[Frame] = []
     complete = False
     for _ in range(MAX_FOLDS):
@@ -137,7 +157,7 @@ def fold(core: Core, exe: str | Path | None, first: StackFact | None) -> StackFa
         frames += _folded(head, recursion, tail)
         head, complete = tail[1:], eustack.reaches_end(tail)
         behind = recursion.last + WORD
-        recursion = find_recursion(core, stack_pointer=behind) if tail and not complete else None
+        recursion = find_recursion(core, stack_pointer=behind, run=run) if tail and not complete else None
     if not frames:
         return None
     return StackFact(

@@ -16,11 +16,15 @@ from analyzers.core.model import Core
 
 ELF_HEADER, PROGRAM_HEADER = 64, struct.Struct("<IIQQQQQQ")
 PT_LOAD, PT_NOTE = 1, 4
+PF_W = 2
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE = 1, 3, 6, 0x46494C45
 KEPT_NOTES = (NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE)
 REGISTER_INDEX = {"rbp": 4, "rip": 16, "rsp": 19}  # user_regs_struct of x86-64
 # Writable data and RELRO of shared objects are below this; heaps, stacks and weights are above.
 SMALL_SEGMENT = 1 << 20
+# A core that gdb saved has no ELF header pages: objects are found by the linker's list, which for loaded
+# extensions stands at the beginning of the heap (the lowest large writable segment; 2 MB when hosted).
+LIST_SEGMENT = 4 << 20
 VIEW_BYTES = 32 << 20  # of copied memory: measured 5 MB on hosted servers
 NOTE_BYTES = 64 << 20  # 20,000 threads; a header that promises more is not believed
 HEADER_COUNT = 0xFFFF
@@ -58,7 +62,7 @@ def reduced_core(core: Core, registers: dict[str, int], stack_from: int) -> int 
             notes = _notes(file.fileno(), core, headers, registers)
             if not headers or not notes:
                 return None
-            return _written(file.fileno(), elf, headers, notes, stack_from)
+            return _written(file.fileno(), elf, headers, notes, stack_from, _limits(core, headers))
     except (OSError, struct.error):
         return None
 
@@ -108,7 +112,19 @@ def _move(note: bytearray, block: int, registers: dict[str, int]) -> None:
         struct.pack_into("<Q", note, block + 8 * REGISTER_INDEX[name], value)
 
 
-def _written(fd: int, elf: bytes, headers: list[_Header], notes: bytes, stack_from: int) -> int:
+def _limits(core: Core, headers: list[_Header]) -> dict[int, int]:
+    """How much of which segment (by address) is kept beyond the small ones; nothing for a kernel's core."""
+    known = {segment.address for segment in core.segments}
+    if not any(row.file_offset == 0 and row.start not in known for row in core.mapped):
+        return {}
+    large = [h for h in headers if h.kind == PT_LOAD and h.flags & PF_W and h.file_size > SMALL_SEGMENT]
+    heap = min((header.address for header in large), default=None)
+    return {h.address: LIST_SEGMENT for h in large if h.file_size <= LIST_SEGMENT or h.address == heap}
+
+
+def _written(
+    fd: int, elf: bytes, headers: list[_Header], notes: bytes, stack_from: int, limits: dict[int, int]
+) -> int:
     loads = [header for header in headers if header.kind == PT_LOAD]
     head = bytearray(elf)
     struct.pack_into("<Q", head, 32, ELF_HEADER)
@@ -119,7 +135,7 @@ def _written(fd: int, elf: bytes, headers: list[_Header], notes: bytes, stack_fr
     table = [PROGRAM_HEADER.pack(PT_NOTE, 0, notes_at, 0, 0, len(notes), 0, 4)]
     copies = []
     for header in loads:
-        address, length = _kept_part(header, stack_from, VIEW_BYTES - place)
+        address, length = _kept_part(header, stack_from, VIEW_BYTES - place, limits.get(header.address, 0))
         table.append(header.placed(place, address, length))
         copies.append((header.offset + address - header.address, place, length))
         place += length + PAGE - 1 & -PAGE
@@ -130,10 +146,10 @@ def _written(fd: int, elf: bytes, headers: list[_Header], notes: bytes, stack_fr
     return out
 
 
-def _kept_part(header: _Header, stack_from: int, room: int) -> tuple[int, int]:
+def _kept_part(header: _Header, stack_from: int, room: int, limit: int) -> tuple[int, int]:
     """(address, bytes) of the part of a segment that goes into the view; bytes may be 0."""
     if header.address <= stack_from < header.address + header.file_size:
         start = max(header.address, stack_from & -PAGE)
         return start, min(header.address + header.file_size - start, max(0, room))
-    small = header.file_size <= SMALL_SEGMENT and header.file_size <= room
-    return header.address, header.file_size if small else 0
+    wanted = header.file_size if header.file_size <= SMALL_SEGMENT else min(header.file_size, limit)
+    return header.address, wanted if wanted <= room else 0

@@ -64,7 +64,7 @@ def write_core(folder: Path, words: list[int], *, rsp: int = STACK, threads: int
         mapped=(MappedFile(CODE, CODE + CODE_SIZE, 0, SERVER),),
         segments=(
             Segment(CODE, CODE_SIZE, stack_at, 0, True),
-            Segment(STACK, len(stack), stack_at, len(stack), False),
+            Segment(STACK, len(stack), stack_at, len(stack), False, writable=True),
         ),
         file_size=path.stat().st_size,
     )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from stackcores import CODE, STACK, TID, tool, write_core
 
 from analyzers.contracts.facts import Frame, StackFact
+from analyzers.core.model import Core, Segment
 from analyzers.core.notes import read_core
 from analyzers.stacks import stride, view
 
@@ -63,6 +65,33 @@ def test_frames_of_varying_size_are_followed(tmp_path: Path) -> None:
     found = stride.find_recursion(write_core(tmp_path, [*words, CALLER, *[5] * 20]))
     assert found is not None
     assert (found.repeats, found.stride, found.last) == (400, 0, STACK + 8 * last)
+
+
+def by_gdb(core: Core, *, guard: bool = False) -> Core:
+    """The same core as gdb saves it: no segment for what is mapped from files, one for the guard page."""
+    segments = [segment for segment in core.segments if not segment.executable]
+    below = Segment(STACK - 4096, 4096, 0, 4096, False)
+    return replace(core, segments=tuple([below, *segments] if guard else segments))
+
+
+def test_a_core_that_gdb_saved_has_no_code_in_it_and_a_guard_page(tmp_path: Path) -> None:
+    # GIVEN a thread that ran over its stack and stands in the mapped code that gdb left out
+    core = write_core(tmp_path, recursion(200), rsp=STACK - 32)
+    found = stride.find_recursion(by_gdb(core, guard=True))
+    assert found is not None
+    assert (found.address, found.repeats) == (PC, 200)
+
+
+def test_mapped_data_that_no_thread_stands_in_is_no_code(tmp_path: Path) -> None:
+    # GIVEN a repeated word that points into a mapped file, and all threads elsewhere
+    core = by_gdb(write_core(tmp_path, recursion(200)))
+    elsewhere = replace(core.threads[0], registers={**core.threads[0].registers, "rip": 0x10})
+    core = replace(core, threads=(elsewhere,))
+    assert stride.find_recursion(core) is None
+    # WHEN a tool has found a frame there THEN it is code after all
+    found = stride.find_recursion(core, run=[CODE + 0x20])
+    assert found is not None
+    assert found.repeats == 200
 
 
 @pytest.mark.parametrize("repeats", [0, 3, stride.MIN_REPEATS - 1])
@@ -118,6 +147,21 @@ def test_the_view_moves_one_thread_and_leaves_the_core_alone(tmp_path: Path) -> 
     assert seen.read(middle, 800) == core.read(middle, 800) != b""
     assert copy.stat().st_size < core.file_size
     assert hashlib.sha256(core.path.read_bytes()).digest() == before
+
+
+def test_the_view_of_a_core_that_gdb_saved_keeps_the_linkers_list(tmp_path: Path) -> None:
+    # GIVEN a heap of 6 MB, an arena of 3 MB and a stack of 8 MB, all writable
+    def load(address: int, size: int) -> view._Header:
+        return view._Header(view.PT_LOAD, 6, 0, address, 0, size, size, 4096)
+
+    headers = [load(0x5555 << 32, 6 << 20), load(0x7F00 << 32, 3 << 20), load(0x7FFF << 32, 8 << 20)]
+    core = write_core(tmp_path, [0] * 8)
+    # WHEN / THEN the heap's beginning and what is not large are kept; of a kernel's core nothing more is
+    assert view._limits(by_gdb(core), headers) == {
+        0x5555 << 32: view.LIST_SEGMENT,
+        0x7F00 << 32: view.LIST_SEGMENT,
+    }
+    assert view._limits(core, headers) == {}
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\x02\x01", b"x" * 500, b"\x7fELF\x02\x01" + b"\xff" * 500])

@@ -116,7 +116,8 @@ class LogFact:
 
     ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
     task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
-    bind-failed | context-failed | restart-in-place. ``task_id`` and ``sleep_idle_seconds`` where the line names them.
+    bind-failed | context-failed | restart-in-place. ``task_id`` and ``sleep_idle_seconds`` where the line
+    names them.
     """
 
     KIND: ClassVar[str] = "log"

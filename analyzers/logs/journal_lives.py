@@ -96,9 +96,15 @@ class JournalLives:
             return
         signal, pid = entry.number_of("COREDUMP_SIGNAL"), entry.number_of("COREDUMP_PID")
         unit = entry.text("COREDUMP_UNIT") or entry.text("COREDUMP_USER_UNIT")
-        fact = ExitFact(by="systemd", signal=signal, result="core-dump", unit=unit and visible(unit))
-        name = entry.text("COREDUMP_COMM") or "process"
-        text = f"core record: {name} pid {pid}, signal {signal}{_core_state(entry)}"
+        name = entry.text("COREDUMP_COMM")
+        fact = ExitFact(
+            by="systemd",
+            signal=signal,
+            result="core-dump",
+            unit=unit and visible(unit),
+            name=name and visible(name, 64),
+        )
+        text = f"core record: {name or 'process'} pid {pid}, signal {signal}{_core_state(entry)}"
         self._keep(entry, fact, text, Trust.SUPERVISOR, Incarnation(pid=pid, boot_id=entry.text("_BOOT_ID")))
 
     def _keep(

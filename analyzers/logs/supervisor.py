@@ -151,7 +151,7 @@ def _router(body: str) -> ExitFact | None:
 
 def _coredump(body: str) -> ExitFact | None:
     match = _DUMPED.fullmatch(body)
-    return ExitFact(by="systemd", result="core-dump", unit=None) if match else None
+    return ExitFact(by="systemd", result="core-dump", name=match["name"]) if match else None
 
 
 def _shell(body: str) -> ExitFact | None:

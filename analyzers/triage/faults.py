@@ -1,4 +1,4 @@
-"""Which of a kernel log's faults is the server's, when no core names its threads.
+"""Which of a kernel log's lines are about the server, when no core names its threads.
 
 A kernel log holds the faults of every program on the host, and often several deaths of the same server. A
 server's own log carries no thread id, so a fault is joined to it only when there is exactly one candidate.
@@ -7,61 +7,130 @@ server's own log carries no thread id, so a fault is joined to it only when ther
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from analyzers.contracts.evidence import Evidence
-from analyzers.contracts.facts import KernelFact, fact_of
+from analyzers.contracts.facts import ExitFact, KernelFact, StackFact, fact_of
 from analyzers.contracts.report import Gap
 from analyzers.triage.material import Material
 
 FATAL_SHAPES = ("segfault", "gpf", "invalid-opcode", "divide-error")
-# Objects and programs that llama-server's threads fault in; a thread may carry any name, so libc with a
-# name of its own counts only when nothing better is there.
-OURS = re.compile(r"llama|ggml|mtmd|^python|^uvicorn", re.IGNORECASE)
+VICTIM_SHAPES = (
+    "oom-kill",
+    "gpu-fault",
+)  # lines that name whom the kernel killed or whose work broke the GPU
+# Objects and programs that are the server's beyond doubt.
+SERVER = re.compile(r"llama|ggml|mtmd", re.IGNORECASE)
+# Programs that host a server, among many other things: ours only with an object that the server uses.
+HOSTS = re.compile(r"^(?:python|uvicorn|gunicorn)", re.IGNORECASE)
+# Objects of every program: a fault in them says nothing about whose it was.
+SHARED = re.compile(r"^(?:libc|ld|libstdc\+\+|libgcc_s|libm|libpthread)\b", re.IGNORECASE)
 
 
 def one_fault(materials: Sequence[Material]) -> tuple[list[Material], list[Gap]]:
-    """The materials without the kernel faults that cannot be this server's, and the gap that says so."""
-    faults = [item for material in materials for item in material.evidence if _fatal(item) is not None]
-    known = {item.incarnation.pid for m in materials for item in m.evidence if _fatal(item) is None}
-    kept = _choose(faults, {pid for pid in known if pid is not None})
-    if len(kept) == len(faults):
-        return list(materials), []
-    dropped = {item.id for item in faults} - {item.id for item in kept}
-    gap = Gap(
-        what=f"{len(dropped)} other faults in the kernel log",
-        why="they are other programs', or several fit and none names this server's process"
-        if not kept
-        else "they are another program's or another process's",
+    """The materials without the kernel lines that cannot be this server's, and the gaps that say so."""
+    kept = list(materials)
+    gaps: list[Gap] = []
+    pids, threads = _known(materials)
+    for shapes, choose, what in (
+        (FATAL_SHAPES, _choose, "other faults in the kernel log"),
+        (VICTIM_SHAPES, _choose_victim, "kernel lines about other processes"),
+    ):
+        found = [item for material in kept for item in material.evidence if named_in(item, shapes)]
+        chosen = choose(found, pids, threads)
+        dropped = {item.id for item in found} - {item.id for item in chosen}
+        if dropped:
+            gaps.append(_left_out(len(dropped), what, bool(chosen)))
+            kept = [_without(material, dropped) for material in kept]
+    return kept, gaps
+
+
+def named_in(item: Evidence, shapes: Sequence[str] = (*FATAL_SHAPES, *VICTIM_SHAPES)) -> KernelFact | None:
+    """The kernel fact of one of ``shapes`` that names a thread; None for everything else."""
+    fact = fact_of(item, KernelFact)
+    told = fact is not None and fact.shape in shapes and (fact.tid is not None or fact.shape in FATAL_SHAPES)
+    return fact if told else None
+
+
+def _left_out(number: int, what: str, some_kept: bool) -> Gap:
+    return Gap(
+        what=f"{number} {what}",
+        why="they are another program's or another process's"
+        if some_kept
+        else "they are other programs', or several fit and none names this server's process",
         command="give the core, or journal entries: both name the process",
     )
-    return [_without(material, dropped) for material in materials], [gap]
 
 
-def _choose(faults: Sequence[Evidence], pids: set[int]) -> list[Evidence]:
-    named = [item for item in faults if (item.incarnation.pid in pids or _tid(item) in pids)]
+def _known(materials: Sequence[Material]) -> tuple[set[int], set[int]]:
+    """PIDs that evidence of the server names, and those together with the threads of its stacks."""
+    items = [item for material in materials for item in material.evidence]
+    named = [
+        item.incarnation.pid for item in items if item.kind != KernelFact.KIND and not foreign_record(item)
+    ]
+    pids = {pid for pid in (*named, *(m.process.pid for m in materials)) if pid is not None}
+    stacks = (fact_of(item, StackFact) for item in items)
+    return pids, pids | {stack.tid for stack in stacks if stack is not None and stack.tid is not None}
+
+
+def foreign_record(item: Evidence) -> bool:
+    """True for a core record whose program is no server and hosts none."""
+    fact = fact_of(item, ExitFact)
+    name = fact.name if fact is not None else None
+    return name is not None and not (SERVER.search(name) or HOSTS.search(name))
+
+
+def _choose(faults: Sequence[Evidence], pids: set[int], threads: set[int]) -> list[Evidence]:
+    named = [item for item in faults if item.incarnation.pid in pids or _tid(item) in threads]
     if named:
         return named[-1:]
-    ours = [item for item in faults if _is_ours(item)]
-    if len(ours) == 1:
-        return ours
-    return list(faults) if len(faults) == 1 and not ours else []
+    ours = _only(faults, _is_ours)
+    return ours or (list(faults) if len(faults) == 1 and _may_be_ours(faults[0]) else [])
+
+
+def _choose_victim(lines: Sequence[Evidence], pids: set[int], threads: set[int]) -> list[Evidence]:
+    """The kernel writes several lines about one victim: they count as one."""
+    named = [item for item in lines if _tid(item) in threads]
+    if named or pids:
+        return named
+    ours = [item for item in lines if _has_server_name(item)]
+    return ours if len({_tid(item) for item in ours}) == 1 else []
+
+
+def _only(faults: Sequence[Evidence], test: Callable[[Evidence], bool]) -> list[Evidence]:
+    fitting = [item for item in faults if test(item)]
+    return fitting if len(fitting) == 1 else []
+
+
+def _has_server_name(item: Evidence) -> bool:
+    fact = named_in(item)
+    return fact is not None and SERVER.search(fact.name or "") is not None
 
 
 def _is_ours(item: Evidence) -> bool:
-    fact = _fatal(item)
-    return fact is not None and any(OURS.search(word) for word in (fact.object or "", fact.name or ""))
+    fact = named_in(item)
+    if fact is None:
+        return False
+    name, object_ = fact.name or "", fact.object or ""
+    if SERVER.search(object_) or SERVER.search(name):
+        return True
+    return HOSTS.search(name) is not None and SHARED.search(object_) is not None
+
+
+def _may_be_ours(item: Evidence) -> bool:
+    """A thread may carry any name and fault in anybody's library, but not in another program's own code."""
+    fact = named_in(item)
+    if fact is None:
+        return False
+    return SHARED.search(fact.object or "") is not None or (
+        fact.object is None and HOSTS.search(fact.name or "") is not None
+    )
 
 
 def _tid(item: Evidence) -> int | None:
-    fact = _fatal(item)
+    fact = named_in(item)
     return fact.tid if fact is not None else None
-
-
-def _fatal(item: Evidence) -> KernelFact | None:
-    fact = fact_of(item, KernelFact)
-    return fact if fact is not None and fact.shape in FATAL_SHAPES else None
 
 
 def _without(material: Material, dropped: set[str]) -> Material:

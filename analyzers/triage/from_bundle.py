@@ -16,7 +16,6 @@ from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
 from analyzers.triage.from_core import core_material
 from analyzers.triage.from_text import text_material
-from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
 from analyzers.triage.sniff import sniff
 
@@ -59,7 +58,7 @@ def _of_process(material: Material, pid: int) -> Material:
     if len(material.lives) > 1:
         return material
     bound = {item.id: _bound(item, pid) for item in material.evidence}
-    lives = tuple(Life(tuple(bound[item.id] for item in life.items)) for life in material.lives)
+    lives = tuple(replace(life, items=tuple(bound[i.id] for i in life.items)) for life in material.lives)
     return replace(material, evidence=tuple(bound.values()), lives=lives)
 
 

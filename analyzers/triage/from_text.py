@@ -8,6 +8,7 @@ from pathlib import Path
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import ExitFact, StackFact, to_evidence
 from analyzers.contracts.report import Gap
+from analyzers.logs.reading import Life as LogLife
 from analyzers.logs.reading import Reading
 from analyzers.logs.scan import read_text
 from analyzers.stacks.pasted import parse_pasted
@@ -30,8 +31,13 @@ def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material
     return Material(
         evidence=(*numbered.values(), *stacks),
         gaps=(*reading.gaps, *_nothing(reading, stacks, name)),
-        lives=tuple(Life(tuple(_own(life.evidence, numbered))) for life in reading.lives),
+        lives=tuple(_life(life, reading, numbered) for life in reading.lives),
     )
+
+
+def _life(life: LogLife, reading: Reading, numbered: dict[str, Evidence]) -> Life:
+    own = tuple(_own(life.evidence, numbered))
+    return Life(own, reading.name, life.stream, life.port, reading.form)
 
 
 def _read_journal(path: Path, name: str, kind: str) -> Reading:

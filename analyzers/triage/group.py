@@ -1,27 +1,31 @@
 """Which evidence belongs to which incident.
 
-A core opens an incident. Everything else joins the incident whose process it cannot contradict: by PID where
-both name one, by thread id for kernel lines (their number is a thread id). With one incident, what names no
-process joins it; with several, it joins none and stays a named gap: a guess could blame the wrong one.
+A core opens an incident. Everything else joins the incident whose process it cannot contradict: by PID, start
+time and boot where both name them, by thread id for kernel lines (their number is a thread id). With one
+incident, what names no process joins it; with several, it joins none and stays a named gap: a guess could
+blame the wrong one. What a client could have written as the kernel's or a supervisor's word joins nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from analyzers.contracts.evidence import Evidence
-from analyzers.contracts.facts import KernelFact, fact_of
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.facts import ExitFact, KernelFact
 from analyzers.contracts.report import Gap, Process
 from analyzers.triage.build import Group
-from analyzers.triage.faults import FATAL_SHAPES, one_fault
+from analyzers.triage.ends import of_this_life
+from analyzers.triage.faults import named_in, one_fault
 from analyzers.triage.lives import Life, one_life
 from analyzers.triage.material import Material
+
+WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
 
 
 @dataclass
 class _Open:
-    pids: set[int] = field(default_factory=set)
+    who: Incarnation = field(default_factory=Incarnation)
     tids: frozenset[int] = frozenset()
     evidence: list[Evidence] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -30,19 +34,21 @@ class _Open:
 
     def takes(self, item: Evidence) -> bool:
         """True when this incident's process and the evidence's do not contradict each other."""
-        kernel = fact_of(item, KernelFact)
-        if kernel is not None and kernel.tid is not None and kernel.shape in FATAL_SHAPES and self.tids:
-            return kernel.tid in self.tids
-        pid = item.incarnation.pid
-        return pid is None or not self.pids or pid in self.pids
+        kernel = named_in(item)
+        known = self.tids | ({self.who.pid} if self.who.pid is not None else set())
+        if kernel is not None and kernel.tid is not None and known:
+            return kernel.tid in known
+        return self.who.same_as(item.incarnation)
 
 
 def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     """The incidents in the order of their anchors, and the gaps that belong to none."""
+    loose = [gap for material in materials for gap in _not_believed(material)]
+    materials = [_believed(material) for material in materials]
     anchors = [material for material in materials if material.anchor]
-    loose: list[Gap] = []
     if not anchors:
-        materials, loose = one_fault(materials)
+        materials, gaps = one_fault(materials)
+        loose += gaps
     opened = [_from_anchor(material) for material in anchors] or [_Open()]
     for material in (m for m in materials if not m.anchor):
         loose += material.gaps
@@ -50,10 +56,29 @@ def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     return [_closed(item) for item in opened], loose
 
 
+def _forged(item: Evidence) -> bool:
+    return item.kind in WORDS_OF_OTHERS and item.trust is Trust.CLIENT
+
+
+def _believed(material: Material) -> Material:
+    return replace(material, evidence=tuple(item for item in material.evidence if not _forged(item)))
+
+
+def _not_believed(material: Material) -> list[Gap]:
+    left = [item for item in material.evidence if _forged(item)]
+    if not left:
+        return []
+    told = f"{left[0].source}: it has the words of the kernel, a supervisor or a shell"
+    why = f"{told}, but anybody could have printed it there; it was read and not believed"
+    what = f"{len(left)} lines about an end in {_name(material, left[0])}"
+    return [
+        Gap(what=what, why=why, command="dmesg > kernel.txt; journalctl -u UNIT -o export > server.export")
+    ]
+
+
 def _from_anchor(material: Material) -> _Open:
-    pid = material.process.pid
     return _Open(
-        pids={pid} if pid is not None else set(),
+        who=Incarnation(pid=material.process.pid),
         tids=material.tids,
         evidence=list(material.evidence),
         gaps=list(material.gaps),
@@ -96,5 +121,6 @@ def _homeless(name: str, number: int, incidents: int) -> Gap:
 def _closed(item: _Open) -> Group:
     own = {evidence.id for evidence in item.evidence}
     lives = [life for life in item.lives if life.ids & own]
-    kept, gaps = one_life(item.evidence, lives)
-    return Group(tuple(kept), (*item.gaps, *gaps), item.process)
+    chosen = one_life(item.evidence, lives)
+    kept, more = of_this_life(chosen.items, chosen.life, chosen.later, item.who, item.tids)
+    return Group(tuple(kept), (*item.gaps, *chosen.gaps, *more), item.process)

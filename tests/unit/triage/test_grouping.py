@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import AbortFact, ExitFact, Fact, KernelFact, LogFact, to_evidence
+from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, Fact, KernelFact, LogFact, to_evidence
 from analyzers.contracts.report import Process
 from analyzers.triage.group import group
 from analyzers.triage.lives import Life, one_life
@@ -85,8 +87,9 @@ def life(*facts: Fact, pid: int | None = None, wall: float | None = None) -> Lif
 
 def read(lives: list[Life], *more: Evidence) -> tuple[list[str], list[str]]:
     items = [item for each in lives for item in each.items] + list(more)
-    kept, gaps = one_life(items, lives)
-    return [item.data.get("event", item.kind) for item in kept], [gap.why for gap in gaps]
+    chosen = one_life(items, lives)
+    events = [item.data.get("event", item.kind) for item in chosen.items]
+    return events, [gap.why for gap in chosen.gaps]
 
 
 def test_the_life_of_the_dead_pid_is_read() -> None:
@@ -133,3 +136,75 @@ def test_without_any_death_the_last_life_is_read() -> None:
 
 def test_one_life_needs_no_choice() -> None:
     assert read([life(LogFact("enter-sleep"))]) == (["enter-sleep"], [])
+
+
+def lane(name: str, *facts: Fact, stream: str = "", port: str | None = None, form: str | None = None) -> Life:
+    return Life(tuple(made(fact) for fact in facts), name, stream, port, form)
+
+
+WOKE = (LogFact("loaded"), LogFact("enter-sleep"), LogFact("exit-sleep"))
+NEVER = (LogFact("loaded"),)
+SIDE_BY_SIDE = {
+    "router": (lane("log", *WOKE, port="8081"), lane("log", *NEVER, port="8082")),
+    "compose": (lane("log", *WOKE, stream="a-1"), lane("log", *NEVER, stream="b-1")),
+    "restart": (lane("log", *WOKE), lane("log", *NEVER)),
+    "two logs": (lane("d1.log", *WOKE), lane("never.log", *NEVER)),
+}
+
+
+def trusted_sleep(lives: list[Life], *more: Evidence) -> tuple[bool, list[str]]:
+    chosen = one_life([*(i for each in lives for i in each.items), *more], lives)
+    sleeps = [i for i in chosen.items if str(i.data.get("event")).endswith("-sleep")]
+    return any(i.trust is not Trust.CLIENT for i in sleeps), [gap.what for gap in chosen.gaps]
+
+
+@pytest.mark.parametrize("lives", SIDE_BY_SIDE.values(), ids=SIDE_BY_SIDE.keys())
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_guess_between_lives_lends_no_sleep(lives: tuple[Life, Life], turned: bool) -> None:
+    given = list(lives[::-1] if turned else lives)
+    lent, gaps = trusted_sleep(given, made(ExitFact("trace", signal=11)))
+    assert not lent
+    assert "the sleep of the server that died" in gaps
+
+
+@pytest.mark.parametrize("name", ["router", "compose", "two logs"])
+def test_the_order_of_the_inputs_does_not_choose(name: str) -> None:
+    lives = list(SIDE_BY_SIDE[name])
+    if name == "two logs":
+        assert read(lives) == read(lives[::-1])
+
+
+def test_lives_that_all_slept_lend_their_sleep() -> None:
+    lent, gaps = trusted_sleep([lane("log", *WOKE), lane("log", *WOKE)], made(ExitFact("trace", signal=11)))
+    assert lent
+    assert len(gaps) == 1
+
+
+def test_a_container_that_exited_is_the_one_that_is_read() -> None:
+    lives = [lane("l", *WOKE, stream="a-1", form="compose"), lane("l", *NEVER, stream="b-1", form="compose")]
+    for unit, slept in (("a-1", True), ("b-1", False)):
+        lent, gaps = trusted_sleep(lives, made(ExitFact("docker", signal=11, unit=unit)))
+        assert lent is slept
+        assert len(gaps) == 1
+
+
+def test_two_servers_that_ran_at_the_same_time_are_not_told_apart_by_a_clock() -> None:
+    lives = [life(*WOKE, wall=1.0), life(*NEVER, wall=2.0)]
+    apart = [Life(each.items, "log", str(at)) for at, each in enumerate(lives)]
+    assert trusted_sleep(apart, made(ExitFact(signal=11), wall=3.0))[0] is False
+    assert trusted_sleep(lives, made(ExitFact(signal=11), wall=1.5))[0] is True
+
+
+def test_a_routers_own_life_is_not_the_one_that_crashed() -> None:
+    lives = [lane("log", LogFact("listening")), lane("log", *WOKE, port="8081")]
+    lent, gaps = trusted_sleep(lives, made(ExitFact("trace", signal=11)))
+    assert lent
+    assert len(gaps) == 1
+
+
+def test_the_only_life_that_aborted_is_known_when_the_abort_is_the_death() -> None:
+    lives = [lane("log", *WOKE, stream=""), lane("log", *NEVER)]
+    aborting = Life((*lives[0].items, made(AbortFact("wake-reload"))), "log")
+    assert trusted_sleep([aborting, lives[1]])[0] is True
+    core = to_evidence(CoreFact(signal=11), id="c", source="core", text="c", trust=Trust.KERNEL)
+    assert trusted_sleep([aborting, lives[1]], core)[0] is False

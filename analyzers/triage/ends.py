@@ -1,0 +1,104 @@
+"""Which ends are this life's: what a supervisor, the kernel or a core record says of one end may be about
+another unit, another program, another boot, or the life before or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analyzers.contracts.evidence import Evidence, Incarnation
+from analyzers.contracts.facts import CoreFact, ExitFact, KernelFact, fact_of
+from analyzers.contracts.report import Gap
+from analyzers.triage.faults import SERVER, foreign_record, named_in
+from analyzers.triage.lives import CLOCKS, Life
+
+OUTSIDE = (ExitFact.KIND, KernelFact.KIND)
+
+
+def of_this_life(
+    items: Sequence[Evidence], life: Life | None, later: Life | None, who: Incarnation, tids: frozenset[int]
+) -> tuple[list[Evidence], list[Gap]]:
+    """The evidence without the ends that are not this life's, and a gap that names them.
+
+    ``life`` is the chosen one, ``later`` the next one of its stream; ``who`` and ``tids`` are the core's.
+    """
+    who = _who(items, life, who)
+    units = _units(items, life)
+    reasons = {item.id: why for item in items if (why := _stranger(item, life, later, who, tids, units))}
+    kept = [item for item in items if item.id not in reasons]
+    return kept, list(_gaps([item for item in items if item.id in reasons], reasons))
+
+
+def _who(items: Sequence[Evidence], life: Life | None, core: Incarnation) -> Incarnation:
+    """The process: the core's and the chosen life's name, else what the first fact that names one says."""
+    known = [core, life.who] if life is not None else [core]
+    if all(one.pid is None for one in known):
+        known += [item.incarnation for item in items if _names_one(item)][:1]
+    return Incarnation(
+        pid=next((one.pid for one in known if one.pid is not None), None),
+        start_time=next((one.start_time for one in known if one.start_time is not None), None),
+        boot_id=next((one.boot_id for one in known if one.boot_id is not None), None),
+    )
+
+
+def _names_one(item: Evidence) -> bool:
+    return item.incarnation.pid is not None and item.kind != KernelFact.KIND and not foreign_record(item)
+
+
+def _stranger(
+    item: Evidence,
+    life: Life | None,
+    later: Life | None,
+    who: Incarnation,
+    tids: frozenset[int],
+    units: frozenset[str] | None,
+) -> str | None:
+    """Why this is not about the incident's process; None when it may be."""
+    if not who.same_as(item.incarnation) and item.kind != CoreFact.KIND:
+        return "another process or another boot"
+    if item.kind not in OUTSIDE:
+        return None
+    if foreign_record(item) and item.incarnation.pid != who.pid:
+        return "another program"
+    fact = fact_of(item, ExitFact)
+    if fact is not None and fact.unit is not None and units is not None and fact.unit not in units:
+        return "another unit"
+    kernel = named_in(item)
+    if kernel is not None and kernel.tid in tids:
+        return None
+    return _other_time(item, life, later)
+
+
+def _units(items: Sequence[Evidence], life: Life | None) -> frozenset[str] | None:
+    """The units whose ends may be this life's; None when nothing tells.
+
+    Where the life's lines do not name their unit, the only unit in the evidence is taken for it, or the only
+    one with the server's name.
+    """
+    facts = [fact for item in items if (fact := fact_of(item, ExitFact)) is not None and fact.unit]
+    named = {fact.unit for fact in facts if fact.unit and fact.by != "router"}
+    routed = {fact.unit for fact in facts if fact.unit and fact.by == "router"}
+    own = {unit for unit in named if life is not None and life.is_of(unit)}
+    if own or (life is not None and life.names_unit):
+        return frozenset(own | routed)
+    ours = {unit for unit in named if SERVER.search(unit)}
+    return frozenset((ours if len(ours) == 1 else set()) | routed) if len(named) > 1 else None
+
+
+def _other_time(item: Evidence, life: Life | None, later: Life | None) -> str | None:
+    for clock in CLOCKS:
+        stamp, began = getattr(item, clock), life.began(clock) if life is not None else None
+        if stamp is None or began is None:
+            continue
+        if stamp < began:
+            return "before this life began"
+        after = later.began(clock) if later is not None else None
+        return "after the next life began" if after is not None and stamp > after else None
+    return None
+
+
+def _gaps(left: Sequence[Evidence], reasons: dict[str, str]) -> Iterator[Gap]:
+    if left:
+        told = ", ".join(sorted({reasons[item.id] for item in left}))
+        why = f"they are not about this life of the server ({told}); the first is {left[0].source}"
+        yield Gap(what=f"{len(left)} facts about other ends", why=why)

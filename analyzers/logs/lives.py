@@ -25,7 +25,8 @@ LIVES_KEPT_LAST = 40  # and the last ones, where the incident is
 STREAMS = 32  # streams followed at once; the one silent longest is closed for a further one
 START_WITHIN = 60.0  # a start line stamped later than this is not the start of a process
 
-_BEFORE_PROGRESS = frozenset({*START_EVENTS, "settings", "listening", "load-failed"})
+FAILED_STARTS = ("load-failed", "bind-failed", "context-failed")
+_BEFORE_PROGRESS = frozenset({*START_EVENTS, "settings", "listening", *FAILED_STARTS})
 
 
 @dataclass(frozen=True)

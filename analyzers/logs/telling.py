@@ -93,9 +93,17 @@ RULES: tuple[Rule, ...] = (
         LIFE,
         "srv,cmn,/",
         (
-            r"(?:common_init_from_params: )?failed to (?:load (?:draft |multimodal )?model"
-            r"|create_context with model),? '(?P<model>[^']{1,1024})'"
+            r"(?:common_init_from_params: )?failed to load (?:draft |multimodal )?model,? "
+            r"'(?P<model>[^']{1,1024})'"
         ),
+        "E",
+    ),
+    # The model was read; what lacks is memory for its context, so this says nothing against the file.
+    _rule(
+        "context-failed",
+        LIFE,
+        "srv,cmn,/",
+        r"(?:common_init_from_params: )?failed to create[_ ]context with model,? '(?P<model>[^']{1,1024})'",
         "E",
     ),
     _rule(
@@ -112,10 +120,9 @@ RULES: tuple[Rule, ...] = (
         r"failed to open GGUF file '(?P<model>[^']{1,1024})'(?: \([\w ]{1,60}\))?",
         "E",
     ),
-    _rule(
-        "load-failed", LIFE, "srv,/", r"(?:.{0,40})?exiting due to (?:model loading|HTTP server) error", "E"
-    ),
-    _rule("load-failed", LIFE, "srv/", r"couldn't bind HTTP server socket, hostname: .{1,120}", "E"),
+    _rule("load-failed", LIFE, "srv,/", r"(?:.{0,40})?exiting due to model loading error", "E"),
+    _rule("bind-failed", LIFE, "srv,/", r"(?:.{0,40})?exiting due to HTTP server error", "E"),
+    _rule("bind-failed", LIFE, "srv/", r"couldn't bind HTTP server socket, hostname: .{1,120}", "E"),
     _rule(
         "settings",
         LIFE,
@@ -170,7 +177,7 @@ NEEDLES: tuple[bytes, ...] = (
     b"exit command received",
     b"EOF on stdin",
     b"second interrupt",
-    b"create_context with model",
+    b"context with model",
     b"open GGUF file",
     b"exiting due to",
     b"bind HTTP server socket",

@@ -19,6 +19,8 @@ KINDS = {
     "loaded": "load",
     "listening": "load",
     "load-failed": "fault",
+    "bind-failed": "fault",
+    "context-failed": "fault",
     "restart-in-place": "load",
     "task-launched": "request",
     "task-done": "request",
@@ -41,11 +43,12 @@ KINDS = {
     "stopping": "stop",
     "cleaning-up": "stop",
 }
-LIVING = {"stranded", "hang", "unanswered", "load-failed", "gpu-fault"}  # faults a process can outlive
+FAILED_STARTS = {"load-failed", "bind-failed", "context-failed"}
+LIVING = {"stranded", "hang", "unanswered", "gpu-fault", *FAILED_STARTS}  # faults a process can outlive
 OPENS = {"enter-sleep": "asleep", "loading": "loading"}
 CLOSES = {
     "asleep": {"exit-sleep", "restart-in-place"},
-    "loading": {"loaded", "load-failed", "listening"},
+    "loading": {"loaded", "listening", *FAILED_STARTS},
 }
 KIND_WORDS = {
     "fault": "fault",

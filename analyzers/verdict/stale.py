@@ -85,8 +85,14 @@ def _reasons(case: Case, crash: StackReading, margin: float | None) -> tuple[str
     if margin is not None and margin > WAKE_TO_FAULT_MS:
         reasons.append(f"but the queue's last wake or task lies {margin / 1000:,.1f} s before the fault")
     elif margin is not None and margin >= -CLOCK_SKEW_MS:
+        # the two clocks drift apart by milliseconds within hours, so the sign of a small distance is noise
         reasons.append(
-            f"the queue's memory says awake, last woken {margin:.1f} ms before the kernel saw the fault"
+            "the queue's memory says awake; its last wake and the kernel's stamp of the fault "
+            f"lie {abs(margin):.1f} ms apart"
+        )
+    elif margin is not None:
+        reasons.append(
+            "the kernel's clock and the queue's disagree, so the wake is not dated against the fault"
         )
     if _contradicted(case):
         reasons.append(

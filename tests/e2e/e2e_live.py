@@ -9,18 +9,20 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from e2e_stage import Play, hand_over
 
+from analyzers.contracts.evidence import Evidence
 from collector.actions.release import release_stranded
 from collector.actions.snapshot import snapshot
 from collector.lab.faults import d2_unload_under_reader as d2
 from collector.lab.faults import d3_stranded
 from collector.lab.faults.exception import UNFINISHED
 from collector.lab.faults.prompts import count_tokens, touch
-from collector.lab.faults.provoked import ANSWERED, CRASH, HEALTHY, STOPPED, Expected, Provoked, Stage, closed
-from collector.lab.reference import Request, RunningServer
+from collector.lab.faults.provoked import CRASH, HEALTHY, STOPPED, Expected, Stage, closed
+from collector.lab.reference import Answer, Request, RunningServer
 from collector.lab.reference.conditions import ENTERING, asleep, exited, lines
 from collector.sources.modelfile import look_at_model
 from collector.sources.probes import probe
@@ -82,12 +84,22 @@ def give_up_awake(stage: Stage, folder: Path) -> Play:
         client.sendall(head.encode() + body)
         began = bool(client.recv(100))
     cancelled = began and server.wait_until(lines("cancel task"), DEADLINE)
-    return hand_over(_alive("give-up-awake", server, happened=cancelled), folder)
+    return looked_at("give-up-awake", server, folder, happened=cancelled)
 
 
-def _alive(name: str, server: RunningServer, *, happened: bool, outcome: str = HEALTHY) -> Provoked:
-    health = server.get("/health")
-    return closed(name, QUIET, server, outcome, happened=happened and health.status == 200, health=health)
+def looked_at(
+    name: str,
+    server: RunningServer,
+    folder: Path,
+    *,
+    happened: bool,
+    answers: tuple[Answer, ...] = (),
+    more: Sequence[Evidence] = (),
+) -> Play:
+    """The hand-over of a server that lives: its health alone would say little, so all its probes are in."""
+    evidence = [*more, *probe(target_of(server), incarnation=read_incarnation(server.pid))]
+    ended = closed(name, QUIET, server, HEALTHY, happened=happened, answers=answers)
+    return hand_over(ended, folder, evidence)
 
 
 def idle_client(stage: Stage, folder: Path) -> Play:
@@ -103,9 +115,8 @@ def idle_client(stage: Stage, folder: Path) -> Play:
         now = {"wall": time.time(), "mono": time.monotonic(), "incarnation": who}
         clients = [to_socket_evidence(tcp, target, **now) for tcp in read_connections(server.port)]
         kept.close()
-    evidence = [*clients, *probe(target, incarnation=who)]
     happened = slept and len(clients) >= 2
-    return hand_over(_alive("idle-client", server, happened=happened), folder, evidence)
+    return looked_at("idle-client", server, folder, happened=happened, more=clients)
 
 
 def far_from_sleep(stage: Stage, folder: Path) -> Play:
@@ -117,11 +128,7 @@ def far_from_sleep(stage: Stage, folder: Path) -> Play:
     server.send(touch())
     answers.append(server.send(request))
     happened = slept and server.transitions(ENTERING) == 1
-    health = server.get("/health")
-    ended = closed(
-        "far-from-sleep", QUIET, server, ANSWERED, happened=happened, answers=tuple(answers), health=health
-    )
-    return hand_over(ended, folder)
+    return looked_at("far-from-sleep", server, folder, happened=happened, answers=tuple(answers))
 
 
 def refused(stage: Stage, folder: Path) -> Play:
@@ -129,10 +136,8 @@ def refused(stage: Stage, folder: Path) -> Play:
     server = stage.start()
     answer = server.send(Request("POST", "/tokenize", raw=b"{bad"))
     logged = server.wait_until(lines("got exception"), DEADLINE)
-    health = server.get("/health")
     happened = logged and answer.status in (400, 500)
-    ended = closed("refused", QUIET, server, ANSWERED, happened=happened, answers=(answer,), health=health)
-    return hand_over(ended, folder)
+    return looked_at("refused", server, folder, happened=happened, answers=(answer,))
 
 
 def sleepers(stage: Stage, folder: Path, cycles: int = 3) -> Play:
@@ -143,11 +148,9 @@ def sleepers(stage: Stage, folder: Path, cycles: int = 3) -> Play:
     for _ in range(cycles):
         answers += [server.send(touch()), server.send(count_tokens())]
         slept = server.wait_until(asleep, DEADLINE) and slept
-    evidence = probe(target_of(server), incarnation=read_incarnation(server.pid))
     counts = {answer.body for answer in answers if answer.route == count_tokens().route}
     happened = slept and len(counts) == 1 and server.transitions(ENTERING) == cycles + 1
-    ended = closed("sleepers", QUIET, server, HEALTHY, happened=happened, answers=tuple(answers))
-    return hand_over(ended, folder, evidence)
+    return looked_at("sleepers", server, folder, happened=happened, answers=tuple(answers))
 
 
 def killed_asleep(stage: Stage, folder: Path) -> Play:

@@ -48,9 +48,12 @@ def test_a_bus_error_by_its_core_alone_names_the_mapped_model(plays: Plays) -> N
     assert "mapping of the model file" in answer.reasons
 
 
-def test_a_bus_error_that_no_file_explains_is_not_the_models(plays: Plays) -> None:
-    answer = ask(*plays("bus-signal").inputs)
-    assert answer.said[:5] == ("BUS", None, "unknown", "awake", "weak")
+def test_a_bus_error_that_somebody_sent_is_not_the_models(plays: Plays) -> None:
+    # GIVEN the same signal from outside: the core knows that another process sent it
+    play = plays("bus-signal")
+    answer = ask(play.bundle, play.core)
+    assert answer.said[:2] == ("KILLED", None)
+    assert answer.said.cause != "model-file"
 
 
 @pytest.mark.parametrize("name", ["assertion", "assertion-slept"])

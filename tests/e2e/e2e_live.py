@@ -84,6 +84,7 @@ def give_up_awake(stage: Stage, folder: Path) -> Play:
         client.sendall(head.encode() + body)
         began = bool(client.recv(100))
     cancelled = began and server.wait_until(lines("cancel task"), DEADLINE)
+    cancelled = cancelled and server.wait_until(lines("stop processing"), DEADLINE)  # the slot is free again
     return looked_at("give-up-awake", server, folder, happened=cancelled)
 
 

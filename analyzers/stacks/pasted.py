@@ -7,11 +7,13 @@ carry quote marks, log prefixes, colours, CRLF and cut lines. Never raises; text
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzers.contracts.facts import Frame, StackFact
 from analyzers.stacks import demangle, eustack, shapes
-from analyzers.stacks.frames import mark_inlined
+from analyzers.stacks.frames import mark_inlined, name_of, reader_kind, route_handler
 from analyzers.stacks.shapes import Header, cleaned
 
 MAX_LINES = 400_000  # a 50,000-frame recursion of 11 threads with wrapped lines
@@ -20,6 +22,29 @@ MAX_STACKS = 4096
 MAX_FRAMES = 8192  # per stack, after folding
 # A frame of these means that the process printed the trace while it died.
 SELF_MARKS = ("ggml_print_backtrace", "ggml_uncaught_exception")
+# What Python's faulthandler and the debugger that ggml starts print into the process's own output.
+SELF_WORDS = re.compile(
+    r"^(?:Fatal Python error: |\[Inferior 1 \(process \d{1,10}\) detached\]\r?$)", re.MULTILINE
+)
+# A debugger's words for a death; in front of them may stand quote marks and what carried the text.
+FATAL_WORDS = re.compile(
+    r"^[^\n]{0,60}?(?:(?:terminated with|received) signal SIG(?:SEGV|ABRT|BUS|FPE|ILL)\b"
+    r"|stop reason = (?:signal SIG(?:SEGV|ABRT|BUS|FPE|ILL)\b|EXC_)"
+    r"|Signal: \d{1,2} \([A-Z]{3,8}\)|Fatal Python error: )",
+    re.MULTILINE,
+)
+DYING = (
+    *SELF_MARKS,
+    "ggml_abort",
+    "abort",
+    "raise",
+    "gsignal",
+    "std::terminate",
+    "__cxa_throw",
+    "__verbose_terminate_handler",
+    "__gnu_cxx::__verbose_terminate_handler",
+)
+SIGNALLED = "<signal handler called>"
 
 
 @dataclass
@@ -60,13 +85,19 @@ def parse_pasted(text: str) -> tuple[StackFact, ...]:
     """Every stack in the text, in its order; empty where there is none.
 
     ``rung`` is "self-trace" when the text shows that the dying process printed it, else "pasted". At most
-    one stack is marked as crashed: the one the text names, or the only one.
+    one stack is marked as crashed: the one the text names, or the only one where it shows a death. The
+    debugger that ggml starts prints the main thread alone, which need not be the one that died.
     """
     reading = _Reading()
     for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
         _read_line(reading, cleaned(line[:LINE_CHARS]))
     reading.begin(Header())
-    return _facts(reading)
+    return _facts(reading, FATAL_WORDS.search(text) is not None)
+
+
+def printed_by_itself(stacks: Sequence[StackFact], text: str) -> bool:
+    """True when a frame or a line of the text shows that the traced process printed the trace."""
+    return any(_names_itself(stack.frames) for stack in stacks) or SELF_WORDS.search(text) is not None
 
 
 def _read_line(reading: _Reading, line: str) -> None:
@@ -96,7 +127,7 @@ def _continue_line(reading: _Reading, line: str) -> None:
         reading.now.frames[-1] = shapes.continued(reading.now.frames[-1], line)
 
 
-def _facts(reading: _Reading) -> tuple[StackFact, ...]:
+def _facts(reading: _Reading, fatal: bool) -> tuple[StackFact, ...]:
     reading.done = [stack for stack in reading.done if not _is_announcement(stack, reading.done)]
     names = demangle.demangled(
         frame.function for stack in reading.done for frame in stack.frames if frame.function
@@ -107,7 +138,7 @@ def _facts(reading: _Reading) -> tuple[StackFact, ...]:
     ]
     marked = any(_names_itself(frames) for frames in stacks)
     rung = "self-trace" if reading.self_printed or marked else "pasted"
-    crashed = _crashed(reading)
+    crashed = _crashed(reading, len(stacks) == 1 and (fatal or _dies(stacks[0])))
     return tuple(
         StackFact(
             tid=stack.header.tid,
@@ -149,8 +180,19 @@ def _names_itself(frames: tuple[Frame, ...]) -> bool:
     return any((frame.function or "").startswith(SELF_MARKS) for frame in frames)
 
 
-def _crashed(reading: _Reading) -> int | None:
-    """Which stack the text itself calls the crashed one, by falling weight of the sign."""
+def _dies(frames: tuple[Frame, ...]) -> bool:
+    """The stack holds an abort or a signal, or reads the model for a request: a thread that died is shown."""
+    if any(frame.function == SIGNALLED or name_of(frame) in DYING for frame in frames):
+        return True
+    reads = any(reader_kind(frame) == "model" for frame in frames)
+    return reads and route_handler(StackFact(frames=frames)) is not None
+
+
+def _crashed(reading: _Reading, lone: bool) -> int | None:
+    """Which stack the text itself calls the crashed one, by falling weight of the sign.
+
+    ``lone``: there is one, and it shows a death.
+    """
     headers = [stack.header for stack in reading.done]
     current = reading.current_tid
     signs = (
@@ -158,6 +200,6 @@ def _crashed(reading: _Reading) -> int | None:
         [header.tid is not None and header.tid == current for header in headers],
         [header.first_is_crashed for header in headers],
         [header.number == 1 for header in headers],  # gdb numbers a core's crashed thread 1
-        [len(headers) == 1 for _ in headers],
+        [lone for _ in headers],
     )
     return next((sign.index(True) for sign in signs if True in sign), None)

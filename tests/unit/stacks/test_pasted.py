@@ -268,3 +268,37 @@ def test_the_tool_and_our_own_reading_give_the_same_name() -> None:
     for mangled, plain in PLAIN:
         if plain:
             assert frames.normalise(by_tool[mangled]).text == plain
+
+
+MAIN_THREAD = """\
+#0  0x00007f624d098909 in __futex_abstimed_wait () at ./nptl/futex-internal.c:57
+#1  0x00007f624d09a19a in PyThread_acquire_lock_timed (lock=0x1) at Python/thread.c:10
+#2  0x000055ee6ce38081 in _start ()
+"""
+ABORTING = MAIN_THREAD.replace("PyThread_acquire_lock_timed", "ggml_abort")
+READING = """\
+#0  0x00007f01 in llama_vocab::impl::tokenize(std::string const&, bool, bool) const ()
+#1  0x00007f02 in server_routes::handle_count_tokens(server_http_req const&) ()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "crashed"),
+    [
+        (MAIN_THREAD, False),
+        ("GGML_ASSERT(ok) failed\n" + MAIN_THREAD + "[Inferior 1 (process 3) detached]\n", False),
+        ("Thread 1 received signal SIGINT, Interrupt.\n" + MAIN_THREAD, False),
+        ("#0  0x00007f01 in llama_decode ()\n#1  0x00007f02 in main ()\n", False),
+        (ABORTING, True),
+        (MAIN_THREAD.replace("__futex_abstimed_wait", "raise"), True),
+        ("#0  0x01 in handler ()\n#1  <signal handler called>\n#2  0x02 in main ()\n", True),
+        (MAIN_THREAD.replace("PyThread_acquire_lock_timed", "std::terminate"), True),
+        (READING, True),
+        ("Program terminated with signal SIGSEGV, Segmentation fault.\n" + MAIN_THREAD, True),
+        ("> Thread 3 received signal SIGABRT, Aborted.\n" + MAIN_THREAD, True),
+        ("     Signal: 11 (SEGV)\n" + MAIN_THREAD, True),
+    ],
+)
+def test_a_lone_stack_is_the_dead_threads_only_when_it_shows_a_death(text: str, crashed: bool) -> None:
+    (stack,) = parse_pasted(text)
+    assert stack.crashed is crashed

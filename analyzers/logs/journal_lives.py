@@ -129,7 +129,7 @@ class JournalLives:
         """The reading of all entries fed so far."""
         lives, printed = self.lives.finish()
         # The transport tells who speaks: a kernel's line in a process's output is that process's words.
-        outside = tuple(item for item in printed if item.kind != KernelFact.KIND)
+        outside = tuple(_no_shell(item) for item in printed if item.kind != KernelFact.KIND)
         self.forged_kernel = len(printed) - len(outside)
         self.skipped = sum(life.skipped for life in lives)
         around = tuple(sorted((*self.trusted.items, *outside), key=_entry_number))
@@ -172,6 +172,11 @@ class JournalLives:
                 f"{self.name}: {skipped} telling lines and {self.lives.dropped} lives were counted, not kept"
             )
             yield Gap(what="events in the middle", why=why)
+
+
+def _no_shell(item: Evidence) -> Evidence:
+    """A shell's word in a journal is some process's output; how a unit ended systemd says itself."""
+    return item.model_copy(update={"trust": Trust.CLIENT}) if item.data.get("by") == "shell" else item
 
 
 def _entry_number(item: Evidence) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from analyzers.contracts.evidence import Trust
 from analyzers.contracts.facts import AbortFact, ExitFact, KernelFact, LogFact
-from analyzers.logs import grammar
+from analyzers.logs import describe, grammar
 from analyzers.logs.aborts import parse_abort
 from analyzers.logs.kernel import parse_kernel_body
 from analyzers.logs.prefix import Prefix, strip
@@ -29,6 +29,7 @@ FORM_SHARE = 0.8  # most lines must carry the wrapper; the rest may be continuat
 _SUPERVISORS = frozenset(
     {"systemd", "systemd-coredump", "systemd-coredum", "dockerd", "containerd", "podman", "kubelet"}
 )
+ENGINES = frozenset({"compose", describe.FORM})  # forms in which a bare line is the engine's own
 _LEVEL = re.compile(r"(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} )?(?:[IWE] )?")
 _SECOND_INTERRUPT = "Received second interrupt, terminating immediately."
 
@@ -63,6 +64,11 @@ def recognise(raw: bytes, form: str | None = None) -> Found | None:
         return _kernel(body, prefix, form)
     if prefix.form == "syslog" and prefix.name in _SUPERVISORS:
         return _supervisor(body, prefix, Trust.SUPERVISOR if form == "syslog" else Trust.CLIENT)
+    if form in ENGINES and prefix.form is None:
+        # compose puts a container's name before every line of its output, so a bare line is compose's own.
+        told = _supervisor(body, prefix, Trust.SUPERVISOR)
+        if told is not None and isinstance(told.fact, ExitFact) and told.fact.by == "docker":
+            return told
     return recognise_body(body, prefix)
 
 

@@ -11,8 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.evidence import Evidence, Trust
 from analyzers.contracts.report import Gap
+from analyzers.logs import describe
 from analyzers.logs.blocks import BLOCK, Block, backward, forward, opened, read_some, seekable
 from analyzers.logs.lives import Lives
 from analyzers.logs.prefix import strip
@@ -41,7 +42,7 @@ def read_text(source: Path | str | IO[bytes], name: str | None = None) -> Readin
         head = read_some(handle, HEAD, shown)
         sample = [decode(line) for line in head.split(b"\n")[: 8 * FORM_LINES]]
         turned = is_reversed(sample)
-        form = form_of(sample[:FORM_LINES])
+        form = describe.FORM if describe.looks_like(sample) else form_of(sample[:FORM_LINES])
         if turned:
             with seekable(handle, shown, head) as whole:
                 return _scan(backward(whole, shown), shown, form, sample, turned)
@@ -64,6 +65,9 @@ def _scan(
         long_lines += block.long_lines
         tail = block.data[-HEAD:] if not turned or not tail else tail
     found, outside = lives.finish()
+    outside = _shell_words(outside, found, 1 if turned else lines - _blank_at_end(tail))
+    if form == describe.FORM:
+        outside = describe.with_units(sample, outside, not found)
     gaps = (*_text_gaps(name, sample, tail, long_lines), *_life_gaps(name, found, lives))
     return Reading(
         name=name,
@@ -80,6 +84,23 @@ def _scan(
         process_starts=lives.starts,
         counts=dict(lives.counts),
     )
+
+
+def _blank_at_end(tail: bytes) -> int:
+    text = tail.rstrip(b"\r\n\t ")
+    return tail[len(text) :].count(b"\n")
+
+
+def _shell_words(outside: Sequence[Evidence], found: Sequence[Life], last: int) -> tuple[Evidence, ...]:
+    """In a server's log a shell's word is the shell's only as the last line: the server prints no more."""
+    return tuple(
+        _shell_word(item, last) if found and item.data.get("by") == "shell" else item for item in outside
+    )
+
+
+def _shell_word(item: Evidence, last: int) -> Evidence:
+    ends = int(item.source.rpartition(":")[2]) == last
+    return item.model_copy(update={"trust": Trust.SUPERVISOR if ends else Trust.CLIENT})
 
 
 def is_reversed(sample: Sequence[str]) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import ExitFact, StackFact, to_evidence
+from analyzers.contracts.facts import AbortFact, ExitFact, StackFact, to_evidence
 from analyzers.contracts.report import Gap
 from analyzers.logs.reading import Life as LogLife
 from analyzers.logs.reading import Reading
 from analyzers.logs.scan import read_text
-from analyzers.stacks.pasted import parse_pasted
+from analyzers.stacks.pasted import parse_pasted, printed_by_itself
 from analyzers.triage.from_core import describe_stack
 from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
@@ -26,11 +27,12 @@ def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material
     """What one text says. Raises UserError when it cannot be read."""
     journal = kind in JOURNALS
     reading = _read_journal(path, name, kind) if journal else read_text(path, name)
-    stacks = [] if journal else _traces(path, name, next_id)
+    traced = _Traced() if journal else _traces(path, name, next_id, reading)
+    stacks = traced.evidence
     numbered = {item.id: item.model_copy(update={"id": next_id()}) for item in reading.evidence}
     return Material(
         evidence=(*numbered.values(), *stacks),
-        gaps=(*reading.gaps, *_nothing(reading, stacks, name)),
+        gaps=(*reading.gaps, *traced.gaps, *_nothing(reading, stacks, name)),
         lives=tuple(_life(life, reading, numbered) for life in reading.lives),
     )
 
@@ -51,18 +53,49 @@ def _own(items: Iterable[Evidence], numbered: dict[str, Evidence]) -> list[Evide
     return [numbered[item.id] for item in items if item.id in numbered]
 
 
-def _traces(path: Path, name: str, next_id: NextId) -> list[Evidence]:
-    """Stacks that stand in the text's end; a client can hardly forge one, but a person can paste anything."""
+@dataclass(frozen=True)
+class _Traced:
+    evidence: list[Evidence] = field(default_factory=list)
+    gaps: tuple[Gap, ...] = ()
+
+
+def _traces(path: Path, name: str, next_id: NextId, reading: Reading) -> _Traced:
+    """Stacks that stand in the text's end.
+
+    In a server's log only what shows that the server printed it counts as the server's own: a client's text
+    can hold a debugger's words, and a person can paste anything behind a log.
+    """
     raw = _tail(path)
     if not looks_like_trace(raw):
-        return []
+        return _Traced()
     text = raw.decode("utf-8", "replace")
     stacks = parse_pasted(text)
     if taken_live(text):
         stacks = as_live(stacks)
     end = trace_end(text, stacks)
-    ended = [_end_evidence(end, name, next_id)] if end is not None else []
-    return [*(_as_evidence(stack, name, next_id) for stack in stacks), *ended]
+    trust = Trust.CLIENT if stacks and _anybodys(reading, stacks, text) else Trust.SERVER
+    who = Incarnation(pid=end.pid if end is not None else None)
+    found = [_as_evidence(stack, name, next_id, trust, who) for stack in stacks]
+    if end is not None and trust is not Trust.CLIENT:
+        found.append(_end_evidence(end, name, next_id))
+    return _Traced(found, (_pasted_gap(name),) if trust is Trust.CLIENT else ())
+
+
+def _anybodys(reading: Reading, stacks: Sequence[StackFact], text: str) -> bool:
+    """True when server log lines stand in the text and nothing shows that the process printed the trace."""
+    if not reading.lives:
+        return False
+    aborted = any(item.kind == AbortFact.KIND and item.trust is not Trust.CLIENT for item in reading.evidence)
+    return not (aborted or printed_by_itself(stacks, text))
+
+
+def _pasted_gap(name: str) -> Gap:
+    return Gap(
+        what=f"the stack trace in {name}",
+        why="it stands in the server's log without a sign that the server printed it; a client can print "
+        "such a text there",
+        command="give the trace as a file of its own",
+    )
 
 
 def _tail(path: Path) -> bytes:
@@ -72,14 +105,14 @@ def _tail(path: Path) -> bytes:
         return file.read(TRACE_BYTES)
 
 
-def _as_evidence(stack: StackFact, name: str, next_id: NextId) -> Evidence:
+def _as_evidence(stack: StackFact, name: str, next_id: NextId, trust: Trust, who: Incarnation) -> Evidence:
     return to_evidence(
         stack,
         id=next_id(),
         source=f"{name}: {stack.rung} trace" + (f" of thread {stack.tid}" if stack.tid else ""),
         text=describe_stack(stack),
-        trust=Trust.SERVER,
-        incarnation=Incarnation(),
+        trust=trust,
+        incarnation=who,
     )
 
 

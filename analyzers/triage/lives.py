@@ -73,9 +73,15 @@ class Life:
         return self.form in CONTAINERS or self.stream.partition("[")[0].endswith(UNITS)
 
     def is_of(self, unit: str) -> bool:
-        """True when ``unit`` is this life's unit or container; ``pod/container`` goes by both names."""
+        """True when ``unit`` is this life's unit or container.
+
+        ``pod/container`` goes by both names; some versions of compose put the project before the container.
+        """
         stream = self.stream.partition("[")[0]
-        return self.names_unit and unit in (stream, stream.rpartition("/")[2])
+        if not self.names_unit or not stream:
+            return False
+        project = self.form == "compose" and unit.endswith((f"-{stream}", f"_{stream}"))
+        return project or unit in (stream, stream.rpartition("/")[2])
 
     def has(self, events: Sequence[str], trusted: bool = False) -> bool:
         """True when a log line of one of ``events`` is in it."""

@@ -24,6 +24,7 @@ from analyzers.stacks.command import (
     TOOL,
     eu_stack,
 )
+from analyzers.stacks.loosened import loose_gap
 
 __all__ = ["DEEP_FRAMES", "FIRST_FRAMES", "EuStacks", "parse_eu_stack", "read_stacks", "run_on"]
 
@@ -78,7 +79,8 @@ def run_on(
     stacks = parse_eu_stack(done.stdout.decode("utf-8", "replace"), core)
     complaint = done.stderr.decode("utf-8", "replace")
     limited = frozenset(int(tid) for tid in _SHOWN_MAXIMUM.findall(complaint))
-    return EuStacks(stacks, limited, _gaps(done, stacks, complaint), done.seconds, done.peak_memory)
+    gaps = (*_gaps(done, stacks, complaint), *loose_gap(TOOL, done.loose))
+    return EuStacks(stacks, limited, gaps, done.seconds, done.peak_memory)
 
 
 def missing_tool() -> Gap:

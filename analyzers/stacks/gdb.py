@@ -20,6 +20,7 @@ from analyzers.contracts.facts import Frame
 from analyzers.contracts.report import Gap
 from analyzers.stacks import confine
 from analyzers.stacks.frames import mark_inlined
+from analyzers.stacks.loosened import loose_gap
 from analyzers.stacks.mi import MiError, MiSession
 
 TOOL = "gdb"
@@ -56,7 +57,8 @@ class GdbAnswer:
 
     ``frames``: the crashed thread's, with inlined frames and file:line. ``queue``: flags of server_queue
     read through the loop thread's ``this``; ``layout``: byte offsets of its members, by type. ``gap``
-    names what was cut off; everything else that was said before it still stands.
+    names what was cut off; everything else that was said before it still stands. ``loosened`` names the
+    confinements that this host did not allow.
     """
 
     frames: tuple[Frame, ...] = ()
@@ -65,6 +67,7 @@ class GdbAnswer:
     loop_tid: int | None = None
     notes: tuple[str, ...] = ()
     gap: Gap | None = None
+    loosened: tuple[Gap, ...] = ()
     seconds: float = 0.0
     peak_memory: int = 0
 
@@ -100,6 +103,7 @@ def _size(path: str | Path) -> int:
 
 class _Session(MiSession):
     peak_memory: int = 0
+    loose: tuple[str, ...] = ()
 
 
 def _argv(tool: str, core_path: str, exe: str | Path | None) -> list[str]:
@@ -116,6 +120,7 @@ def _gdb(argv: list[str], seconds: float, memory: int, mapped: int) -> Iterator[
         argv, seconds=seconds, memory_bytes=memory, mapped_bytes=mapped, processes=PROCESSES
     )
     session = _Session(child, child.started + seconds)
+    session.loose = child.loose
     try:
         yield session
     finally:
@@ -212,6 +217,7 @@ class _Talk:
             loop_tid=self.loop_tid,
             notes=tuple(self.notes),
             gap=self.gap,
+            loosened=loose_gap(TOOL, self.session.loose) if self.session else (),
             seconds=seconds,
             peak_memory=peak,
         )

@@ -14,7 +14,8 @@ from analyzers.triage.threads import frame_view
 def debugger_part(report: Report, work: CoreWork) -> Report:
     """The report with gdb's view of the thread that died, and a gap where gdb was cut off or disagrees."""
     answer = slow(read_core(work.path), work.exe, loop_tid=work.loop_tid)
-    gaps = list(report.gaps) + [gap for gap in (answer.gap, _disagreement(report, answer)) if gap is not None]
+    told = (answer.gap, *answer.loosened, _disagreement(report, answer))
+    gaps = list(report.gaps) + [gap for gap in told if gap is not None]
     threads = list(report.threads)
     if answer.frames:
         crashed = next((thread for thread in threads if thread.crashed), None)

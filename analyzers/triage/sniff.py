@@ -14,6 +14,7 @@ from analyzers.errors import UserError
 HEAD = 64 << 10
 TAR_MAGIC_AT = 257
 MANIFEST = "manifest.json"
+BUNDLE_FILES = (MANIFEST, "evidence.jsonl")  # either makes a folder a bundle
 WANTED = "give a core, a server's log, a journal export, a backtrace or a bundle"
 _PICTURE = ("a picture", "paste its text into a file")
 # Things people hand over by mistake, and what they should have handed over.
@@ -56,7 +57,7 @@ def _is_folder(path: Path, where: str) -> bool:
     try:
         if not path.is_dir():
             return False
-        if (path / MANIFEST).is_file():
+        if any((path / name).is_file() for name in BUNDLE_FILES):
             return True
         next(path.iterdir(), None)
     except (OSError, ValueError) as error:

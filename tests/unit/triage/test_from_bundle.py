@@ -14,6 +14,7 @@ from analyzers.contracts.report import Process
 from analyzers.triage.from_bundle import bundle_materials
 from analyzers.triage.group import group
 from analyzers.triage.material import Material, numbering
+from analyzers.triage.sniff import sniff
 from tests.fixtures.elfcore import CoreBuilder
 
 ONE_LIFE = b"""\
@@ -78,3 +79,18 @@ def test_a_packed_core_is_read_and_foreign_things_are_gaps(tmp_path: Path) -> No
         gaps = {gap.what: gap.why for material in found[1:] for gap in material.gaps}
         assert gaps["x.png"] == "a picture"
         assert gaps["b.tar"] == "a bundle inside a bundle"
+
+
+def test_evidence_alone_is_a_bundle(tmp_path: Path) -> None:
+    # GIVEN a folder with nothing but recorded facts
+    whole = materials(tmp_path / "whole", server_log=ONE_LIFE)
+    lines = [item.model_dump_json() for material in whole for item in material.evidence]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "evidence.jsonl").write_text("\n".join(lines) + "\n")
+    # THEN it is read, and what is missing is a gap
+    assert sniff(alone) == "bundle"
+    with ExitStack() as stack:
+        (only,) = bundle_materials(alone, (), None, numbering(), stack)
+    assert [item.text for item in only.evidence] == [i.text for m in whole for i in m.evidence]
+    assert any("manifest.json" in gap.what for gap in only.gaps)

@@ -157,7 +157,18 @@ def test_folders_and_names_that_lead_nowhere(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=told) as caught:
             sniff(path)
         assert len(str(caught.value)) < 400
-    (tmp_path / "manifest.json").write_text("{}")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "evidence.jsonl"])
+def test_a_folder_with_either_file_of_a_bundle_is_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / "server.log").write_bytes(SERVER)
+    with pytest.raises(UserError, match=r"a folder and no bundle \(it has no manifest.json\)"):
+        sniff(tmp_path)
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match="a folder and no bundle"):
+        sniff(tmp_path)
+    (tmp_path / name).rmdir()
+    (tmp_path / name).write_text("{}")
     assert sniff(tmp_path) == "bundle"
 
 

@@ -66,7 +66,8 @@ def _stranger(
     kernel = named_in(item)
     if kernel is not None and kernel.tid in tids:
         return None
-    return _other_time(item, life, later)
+    names_it = who.pid is not None and who.pid in (item.incarnation.pid, kernel.tid if kernel else None)
+    return _other_time(item, life, None if names_it else later)
 
 
 def _units(items: Sequence[Evidence], life: Life | None) -> frozenset[str] | None:

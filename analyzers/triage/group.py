@@ -15,9 +15,10 @@ from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import ExitFact, KernelFact
 from analyzers.contracts.report import Gap, Process
 from analyzers.triage.build import Group
+from analyzers.triage.dying import one_life
 from analyzers.triage.ends import of_this_life
 from analyzers.triage.faults import named_in, one_fault
-from analyzers.triage.lives import Life, one_life
+from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
 
 WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)

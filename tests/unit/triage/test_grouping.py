@@ -7,8 +7,9 @@ import pytest
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, Fact, KernelFact, LogFact, to_evidence
 from analyzers.contracts.report import Process
+from analyzers.triage.dying import one_life
 from analyzers.triage.group import group
-from analyzers.triage.lives import Life, one_life
+from analyzers.triage.lives import Life
 from analyzers.triage.material import Material, numbering
 
 next_id = numbering()
@@ -208,3 +209,13 @@ def test_the_only_life_that_aborted_is_known_when_the_abort_is_the_death() -> No
     assert trusted_sleep([aborting, lives[1]])[0] is True
     core = to_evidence(CoreFact(signal=11), id="c", source="core", text="c", trust=Trust.KERNEL)
     assert trusted_sleep([aborting, lives[1]], core)[0] is False
+
+
+def test_workers_of_one_unit_are_not_told_apart_by_a_clock_but_restarts_are() -> None:
+    def at(wall: float, last: float, *facts: Fact) -> Life:
+        items = [made(fact, wall=wall) for fact in facts] + [made(LogFact("slots-idle"), wall=last)]
+        return Life(tuple(items), "log", "llama.service")
+
+    died = made(ExitFact(signal=11), wall=9.0)
+    assert trusted_sleep([at(1.0, 8.0, *WOKE), at(2.0, 8.0, *NEVER)], died)[0] is False
+    assert trusted_sleep([at(1.0, 4.0, *NEVER), at(5.0, 8.0, *WOKE)], died)[0] is True

@@ -216,3 +216,10 @@ def test_without_a_log_the_first_fact_that_names_a_server_seeds_the_incident() -
     first = made(ExitFact("systemd", signal=11, result="core-dump", name="llama-server"), 7)
     second = made(ExitFact("systemd", signal=6, result="core-dump", name="llama-server"), 8)
     assert joined(lines(chrome, first, second))[0] == [first]
+
+
+def test_a_worker_that_started_later_does_not_end_the_life_that_the_kernel_names() -> None:
+    worker = made(LogFact("enter-sleep"), 99, boot="a", mono=300.0)
+    beside = Material(evidence=(worker,), lives=(Life((worker,), "log", UNIT, form="journal"),))
+    fault = made(KernelFact("segfault", tid=7, name="llama-server"), boot="a", mono=500.0)
+    assert joined(served(7, 100.0, "a"), beside, lines(fault))[0] == [fault]

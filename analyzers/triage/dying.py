@@ -50,7 +50,7 @@ def one_life(evidence: Sequence[Evidence], lives: Sequence[Life]) -> Chosen:
     )
     if not doubted:
         return Chosen(kept, [gap], life, later)
-    return Chosen([_muted(item) for item in kept], [gap, _NOT_LENT], life, later)
+    return Chosen([muted(item) for item in kept], [gap, _NOT_LENT], life, later)
 
 
 _NOT_LENT = Gap(
@@ -61,7 +61,8 @@ _NOT_LENT = Gap(
 )
 
 
-def _muted(item: Evidence) -> Evidence:
+def muted(item: Evidence) -> Evidence:
+    """A sleep line as client text: it is shown and proves nothing. Everything else as it is."""
     fact = fact_of(item, LogFact)
     sleeps = fact is not None and fact.event in SLEEPS
     return item.model_copy(update={"trust": Trust.CLIENT}) if sleeps else item
@@ -82,7 +83,7 @@ def choose(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[int, str, 
 
 def _by_name(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[list[int], str]:
     every = _servers(lives)
-    deaths = _deaths(items)
+    deaths = deaths_in(items)
     dead = list(_dead(deaths))
     named = [at for at, life in enumerate(lives) if any(_same(life, one) for one in dead)]
     if named:
@@ -127,7 +128,7 @@ def _replaced(lives: Sequence[Life], at: int, running: Sequence[int], clock: str
 
 def _guess(lives: Sequence[Life], fitting: Sequence[int], items: Sequence[Evidence]) -> tuple[int, str, bool]:
     aborted = [at for at in fitting if lives[at].aborted]
-    deaths = _deaths(items)
+    deaths = deaths_in(items)
     if aborted:
         alone = len(aborted) == 1 and not any(i.kind in (CoreFact.KIND, KernelFact.KIND) for i in deaths)
         return aborted[-1], "the last one that ended with an abort", alone
@@ -147,7 +148,8 @@ def _dead(deaths: Iterable[Evidence]) -> Iterator[Incarnation]:
                 yield Incarnation(pid=number, boot_id=item.incarnation.boot_id)
 
 
-def _deaths(items: Sequence[Evidence]) -> list[Evidence]:
+def deaths_in(items: Sequence[Evidence]) -> list[Evidence]:
+    """The facts that tell of an end that nobody asked for."""
     found = []
     for item in items:
         ended = fact_of(item, ExitFact)
@@ -158,5 +160,5 @@ def _deaths(items: Sequence[Evidence]) -> list[Evidence]:
 
 
 def _death_times(items: Sequence[Evidence], clock: str) -> list[float]:
-    stamps = [getattr(item, clock) for item in _deaths(items)]
+    stamps = [getattr(item, clock) for item in deaths_in(items)]
     return [stamp for stamp in stamps if stamp is not None]

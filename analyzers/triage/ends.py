@@ -7,12 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analyzers.contracts.evidence import Evidence, Incarnation
-from analyzers.contracts.facts import CoreFact, ExitFact, KernelFact, fact_of
+from analyzers.contracts.facts import CoreFact, ExitFact, KernelFact, StackFact, fact_of
 from analyzers.contracts.report import Gap
+from analyzers.triage.dying import deaths_in, muted
 from analyzers.triage.faults import SERVER, foreign_record, named_in
 from analyzers.triage.lives import CLOCKS, Life
 
 OUTSIDE = (ExitFact.KIND, KernelFact.KIND)
+PROCESS, PROGRAM, UNIT = "another process or another boot", "another program", "another unit"
+BEFORE, AFTER = "before this life began", "after the next life began"
+OTHER_LIVES = (PROCESS, BEFORE, AFTER)  # deaths that a stack without a name may be of
 
 
 def of_this_life(
@@ -26,7 +30,24 @@ def of_this_life(
     units = _units(items, life)
     reasons = {item.id: why for item in items if (why := _stranger(item, life, later, who, tids, units))}
     kept = [item for item in items if item.id not in reasons]
-    return kept, list(_gaps([item for item in items if item.id in reasons], reasons))
+    gaps = list(_gaps([item for item in items if item.id in reasons], reasons))
+    elsewhere = [item for item in items if reasons.get(item.id) in OTHER_LIVES]
+    if deaths_in(elsewhere) and not _own_deaths(kept) and any(item.kind == StackFact.KIND for item in kept):
+        return [muted(item) for item in kept], [*gaps, _WHOSE_STACK]
+    return kept, gaps
+
+
+_WHOSE_STACK = Gap(
+    what="whose death the stack shows",
+    why="another death of a server is on record and none of the one whose log this is; so its sleep lines "
+    "do not count",
+    command="give the log of the process that died: journalctl _PID=PID -b BOOT -o export > server.export",
+)
+
+
+def _own_deaths(kept: Sequence[Evidence]) -> list[Evidence]:
+    """Those that somebody else than a pasted trace tells of."""
+    return [item for item in deaths_in(kept) if item.data.get("by") != "trace"]
 
 
 def _who(items: Sequence[Evidence], life: Life | None, core: Incarnation) -> Incarnation:
@@ -55,14 +76,14 @@ def _stranger(
 ) -> str | None:
     """Why this is not about the incident's process; None when it may be."""
     if not who.same_as(item.incarnation) and item.kind != CoreFact.KIND:
-        return "another process or another boot"
+        return PROGRAM if foreign_record(item) else PROCESS
     if item.kind not in OUTSIDE:
         return None
     if foreign_record(item) and item.incarnation.pid != who.pid:
-        return "another program"
+        return PROGRAM
     fact = fact_of(item, ExitFact)
     if fact is not None and fact.unit is not None and units is not None and fact.unit not in units:
-        return "another unit"
+        return UNIT
     kernel = named_in(item)
     if kernel is not None and kernel.tid in tids:
         return None
@@ -92,9 +113,9 @@ def _other_time(item: Evidence, life: Life | None, later: Life | None) -> str | 
         if stamp is None or began is None:
             continue
         if stamp < began:
-            return "before this life began"
+            return BEFORE
         after = later.began(clock) if later is not None else None
-        return "after the next life began" if after is not None and stamp > after else None
+        return AFTER if after is not None and stamp > after else None
     return None
 
 

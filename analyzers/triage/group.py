@@ -123,5 +123,7 @@ def _closed(item: _Open) -> Group:
     own = {evidence.id for evidence in item.evidence}
     lives = [life for life in item.lives if life.ids & own]
     chosen = one_life(item.evidence, lives)
-    kept, more = of_this_life(chosen.items, chosen.life, chosen.later, item.who, item.tids)
+    unnamed = item.who.pid is None and (chosen.life is None or chosen.life.pid is None)
+    who = Incarnation(pid=item.process.pid) if unnamed else item.who  # a bundle's manifest names its process
+    kept, more = of_this_life(chosen.items, chosen.life, chosen.later, who, item.tids)
     return Group(tuple(kept), (*item.gaps, *chosen.gaps, *more), item.process)

@@ -223,3 +223,26 @@ def test_a_worker_that_started_later_does_not_end_the_life_that_the_kernel_names
     beside = Material(evidence=(worker,), lives=(Life((worker,), "log", UNIT, form="journal"),))
     fault = made(KernelFact("segfault", tid=7, name="llama-server"), boot="a", mono=500.0)
     assert joined(served(7, 100.0, "a"), beside, lines(fault))[0] == [fault]
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "lent"),
+    [("llama-server", False, False), ("llama-server", True, True), ("chrome", False, True)],
+)
+def test_a_stack_beside_another_servers_death_borrows_no_sleep(name: str, own: bool, lent: bool) -> None:
+    # GIVEN a log, a pasted stack, and the core record of the same PID in another boot
+    elsewhere = made(ExitFact("systemd", signal=11, result="core-dump", name=name), 7, boot="b")
+    stack = lines(made(StackFact(crashed=True)), made(ExitFact("trace", signal=11)))
+    more = lines(made(ExitFact("systemd", signal=11, unit=UNIT), boot="a")) if own else lines()
+    (one,), _ = group([served(7, boot="a"), stack, more, lines(elsewhere)])
+    sleeps = [item for item in one.evidence if item.data.get("event") == "enter-sleep"]
+    # THEN the log lends its sleep only when the death is its own
+    assert (sleeps[0].trust is not Trust.CLIENT) is lent
+    assert any("whose death" in gap.what for gap in one.gaps) is not lent
+
+
+def test_a_bundles_manifest_names_the_process_among_its_recorded_facts() -> None:
+    before = made(ExitFact("waitpid", signal=9), 6)
+    own = made(ExitFact("waitpid", signal=11), 7)
+    bundle = Material(evidence=(before, own), process=Process(pid=7))
+    assert joined(bundle)[0] == [own]

@@ -37,9 +37,14 @@ class Incarnation(BaseModel):
         pairs = (
             (self.pid, other.pid),
             (self.start_time, other.start_time),
-            (self.boot_id, other.boot_id),
+            (_bare(self.boot_id), _bare(other.boot_id)),
         )
         return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
+
+
+def _bare(boot_id: str | None) -> str | None:
+    """The kernel writes a boot id with dashes, the journal without."""
+    return boot_id.replace("-", "").lower() if boot_id else None
 
 
 class Evidence(BaseModel):

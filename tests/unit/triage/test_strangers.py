@@ -246,3 +246,9 @@ def test_a_bundles_manifest_names_the_process_among_its_recorded_facts() -> None
     own = made(ExitFact("waitpid", signal=11), 7)
     bundle = Material(evidence=(before, own), process=Process(pid=7))
     assert joined(bundle)[0] == [own]
+
+
+def test_a_boot_is_the_same_with_and_without_dashes() -> None:
+    dashed, bare = "0a1b2c3d-0000-4000-8000-00000000000f", "0a1b2c3d000040008000" + "00000000000f"
+    record = made(ExitFact("systemd", signal=11, result="core-dump", name="llama-server"), 7, boot=bare)
+    assert joined(served(7, boot=dashed), lines(record))[0] == [record]

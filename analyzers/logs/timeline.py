@@ -18,6 +18,7 @@ from analyzers.logs.reading import Life
 
 LOOKALIKE = 0.005  # seconds; a /metrics task of the moment of sleep is cancelled by the same line
 STRANDED_START = 0.5  # seconds after the reload within which a task left behind would start
+NEXT_TASK = 0.01  # seconds from the end of a task to the start of one that was queued already
 SCRAPES = 3  # so many scrapes at least before their period means anything
 SCRAPE_ROUTES = frozenset({"/metrics", "/slots"})
 
@@ -265,34 +266,50 @@ def _between(before: Evidence, after: Evidence) -> float | None:
 
 
 def _early_tasks(events: Sequence[Evidence]) -> list[Stranded]:
-    """Tasks that start right after a wake ahead of one with a higher id: the higher may be the waker's."""
-    found: list[Stranded] = []
-    woke: Evidence | None = None
-    burst: list[Evidence] = []
+    """Tasks that start right after a wake ahead of one with a higher id: the higher may be the waker's.
+
+    Both must have been queued at one time: a client that sends its next request when it has its answer
+    leaves a gap between the end of one task and the start of the next.
+    """
+    found: dict[str, Stranded] = {}
+    burst: _Burst | None = None
     for item in events:
         event = item.data.get("event")
         if event == "exit-sleep" and item.trust is not Trust.CLIENT:
-            woke, burst = item, []
-        elif event == "loaded" and woke is not None:
-            woke = item
-        elif (
-            event == "task-launched" and woke is not None and (_between(woke, item) or 0.0) <= STRANDED_START
-        ):
-            burst.append(item)
+            burst = _Burst(item)
         elif event == "enter-sleep":
-            found.extend(_ahead(burst))
-            woke, burst = None, []
-    return [*found, *_ahead(burst)]
+            burst = None
+        elif burst is not None and event == "loaded":
+            burst = _Burst(item)
+        elif burst is not None:
+            found.update((early.evidence_id, early) for early in burst.take(item))
+    return list(found.values())
 
 
-def _ahead(burst: Sequence[Evidence]) -> list[Stranded]:
-    ids = [item.data.get("task_id") for item in burst]
-    highest = max((task for task in ids if isinstance(task, int)), default=-1)
-    return [
-        Stranded(task, item.id, early=True)
-        for item, task in zip(burst, ids, strict=True)
-        if isinstance(task, int) and task < highest
-    ]
+class _Burst:
+    """The tasks that started right after one wake, each with its end where that is known."""
+
+    def __init__(self, woke: Evidence) -> None:
+        self._woke = woke
+        self._ended: dict[int, Evidence | None] = {}
+        self._began: dict[int, Evidence] = {}
+
+    def take(self, item: Evidence) -> list[Stranded]:
+        """Note a start or an end; returns the tasks that this start shows to have been ahead of it."""
+        event, task = item.data.get("event"), item.data.get("task_id")
+        if not isinstance(task, int):
+            return []
+        if event == "task-done" and task in self._began:
+            self._ended[task] = item
+        if event != "task-launched" or (_between(self._woke, item) or 0.0) > STRANDED_START:
+            return []
+        ahead = [other for other in self._began if other < task and self._queued_with(other, item)]
+        self._began[task], self._ended[task] = item, None
+        return [Stranded(other, self._began[other].id, early=True) for other in ahead]
+
+    def _queued_with(self, other: int, item: Evidence) -> bool:
+        end = self._ended[other]
+        return end is None or (_between(end, item) or 0.0) <= NEXT_TASK
 
 
 def _is_scrape(item: Evidence) -> bool:

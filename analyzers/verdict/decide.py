@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     plain.exit_error,
     plain.never_sleeps,
     plain.alive,
+    stranded.left_behind,
 )
 
 

@@ -80,7 +80,7 @@ def _from_log(story: SleepStory) -> Finding | None:
         return None
     sure = [item for item in story.stranded if not (item.early or item.lookalike)]
     if not sure:
-        return _left_behind(story)
+        return None
     return Finding(
         "HANG-STRANDED",
         "sleep",
@@ -98,8 +98,13 @@ def _from_log(story: SleepStory) -> Finding | None:
     )
 
 
-def _left_behind(story: SleepStory) -> Finding:
-    """Signs that have an innocent twin: a scrape's own task, or two clients that waited for one wake."""
+def left_behind(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+    """Signs that have an innocent twin: a scrape's own task, or two clients that waited for one wake.
+
+    A last resort: whatever the server's end or its answers say is better founded.
+    """
+    if ending.known or not story.stranded or not story.slept:
+        return None
     early = any(item.early for item in story.stranded)
     return Finding(
         "HANG-STRANDED",

@@ -98,6 +98,14 @@ def test_a_task_ahead_of_the_wakers_is_a_weak_sign() -> None:
     assert timeline([*START, *enter(5), *wake(20), *task(20.02, 7)]).stranded == ()
 
 
+def test_a_client_that_sends_its_next_request_after_its_answer_was_not_left_behind() -> None:
+    found = timeline([*START, *enter(5), *wake(20), *task(20.02, 7), *task(20.42, 9)])
+    assert found.stranded == ()
+    # two slots: the first is still at work when the second starts
+    together = [*task(20.02, 7)[:1], *task(20.3, 9), *task(20.4, 7)[2:]]
+    assert [s.task_id for s in timeline([*START, *enter(5), *wake(20), *together]).stranded] == [7]
+
+
 def test_a_failed_reload_is_seen() -> None:
     text = "/w/tools/server/server-context.cpp:1067: failed to reload model after sleeping"
     assert timeline([*START, *enter(5), *wake(20)[:3], text]).failed_reload

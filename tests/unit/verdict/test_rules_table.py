@@ -305,6 +305,20 @@ def test_a_task_cancelled_asleep_is_d3_offline_and_awake_is_not() -> None:
     assert awake.class_ == "UNDETERMINED"
 
 
+def test_a_sign_with_an_innocent_twin_is_weak_and_a_server_that_answers_outranks_it() -> None:
+    def early() -> Maker:
+        maker = Maker().log(*WOKEN)
+        at = float(len(maker.made))
+        for number in (7, 9):
+            maker.add(LogFact(event="task-launched", task_id=number), Trust.SERVER, elapsed=at)
+        return maker
+
+    alone = verdict(early())
+    assert (alone.class_, alone.defect, alone.confidence) == ("HANG-STRANDED", "D3", "weak")
+    probed = early().add(ProbeFact(route="/props", status=200, is_sleeping=False), Trust.SERVER)
+    assert verdict(probed).class_ == "NO-FAULT"
+
+
 @pytest.mark.parametrize(
     ("shape", "class_", "cause"),
     [

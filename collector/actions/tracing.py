@@ -55,7 +55,12 @@ def trace(argv: list[str], process: Process, seconds: float) -> Traced:
     watch = _StopWatch(process)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaint:
         tool = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=complaint, env=_environment(), cwd="/",
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=complaint,
+            env=_environment(),
+            cwd="/",
             start_new_session=True,
         )
         cut_off = _watch(tool, out, watch, began + seconds)

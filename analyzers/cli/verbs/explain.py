@@ -12,8 +12,8 @@ from rich.text import Text
 from analyzers.catalogue.loader import Catalogue, load_catalogue
 from analyzers.catalogue.model import Advice, Page, Section
 from analyzers.catalogue.tables import printable
-from analyzers.contracts.registry import NOT_YET_DIAGNOSED
 from analyzers.cli.output import printing
+from analyzers.contracts.registry import NOT_YET_DIAGNOSED
 from analyzers.errors import EXIT_OK, UserError
 
 COMMAND_INDENT = 6

@@ -50,6 +50,7 @@ class CoreFact:
     build_ids: dict[str, str] = field(default_factory=dict)  # mapped file -> build-id, where readable
     stack_overflow: bool = False
     fault_file: str | None = None  # mapped file that covers the fault address
+    server: bool | None = None  # llama.cpp's code is mapped or on a stack; None: nothing could tell
 
 
 @dataclass(frozen=True)

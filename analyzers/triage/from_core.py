@@ -40,7 +40,7 @@ def core_material(
     core = read_core(path, where or name)
     unwound = unwind(core, exe)
     loop = loop_state(core, unwound.stacks)
-    evidence = [_with_fault_file(core, item) for item in core_evidence(core, name, next_id)]
+    evidence = [_enriched(core, unwound, item) for item in core_evidence(core, name, next_id)]
     evidence += list(_stacks(core, unwound, name, next_id))
     if loop is not None:
         evidence.append(loop_evidence(core, loop, name, next_id))
@@ -56,11 +56,14 @@ def core_material(
     )
 
 
-def _with_fault_file(core: Core, item: Evidence) -> Evidence:
-    row = core.mapped_at(core.fault_address) if core.fault_address is not None else None
-    if row is None or item.kind != CoreFact.KIND:
+def _enriched(core: Core, unwound: Unwound, item: Evidence) -> Evidence:
+    """The core's fact with what its mapping and its stacks add."""
+    if item.kind != CoreFact.KIND:
         return item
-    return item.model_copy(update={"data": {**item.data, "fault_file": row.path}})
+    row = core.mapped_at(core.fault_address) if core.fault_address is not None else None
+    known = bool(core.mapped) and is_server(core, unwound.stacks)
+    more = {"server": known, **({"fault_file": row.path} if row else {})}
+    return item.model_copy(update={"data": {**item.data, **more}})
 
 
 def _stacks(core: Core, unwound: Unwound, name: str, next_id: NextId) -> Iterator[Evidence]:

@@ -93,6 +93,11 @@ class Case:
         return tuple(r for r in crashed if not r.from_core and not any(r.agrees_with(o) for o in own))
 
     @property
+    def foreign_core(self) -> bool:
+        """The core shows nothing of llama.cpp: another program's, or a server without any name left."""
+        return bool(self.cores) and all(seen.fact.server is False for seen in self.cores)
+
+    @property
     def fault_in_model_file(self) -> bool:
         """The fault address lies in the mapping of a GGUF file."""
         return any((seen.fact.fault_file or "").endswith(".gguf") for seen in self.cores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from analyzers.verdict import aborts, answers, plain, stale, stranded, unload
 from analyzers.verdict.case import Case
@@ -48,5 +49,6 @@ def decide(case: Case, notes: list[str] | None = None) -> Finding:
                 notes.append(f"rule {rule.__name__} failed: {type(problem).__name__}")
             continue
         if finding is not None:
-            return finding
+            weak = case.foreign_core and finding.confidence != "undetermined"
+            return replace(finding, confidence="weak") if weak else finding
     return plain.undetermined(case, ending, story)

@@ -75,7 +75,7 @@ def sent(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         "unknown",
         _phase(case, story),
         "strong",
-        f"Something sent {name} to the server; nothing in it faulted.",
+        f"Something sent {name} to the process; nothing in it faulted.",
         reasons=("the kernel's own record says that the signal was sent by a process (si_code)",),
         witnesses=ending.witnesses,
         asks=(SENDER_ASK,),

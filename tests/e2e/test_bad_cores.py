@@ -64,7 +64,8 @@ def check_cut(path: Path, data: bytes, part: str, at: int) -> None:
         return
     report = judged(outcome, "the core is cut")
     verdict = report["verdict"]
-    assert verdict["class"] in ("SEGV", "UNDETERMINED"), at
+    # the core is of a program that was sent the signal; how much of that is left depends on the cut
+    assert verdict["class"] in ("SEGV", "KILLED", "UNDETERMINED"), at
     assert verdict["confidence"] in ("weak", "undetermined")
     assert verdict["cause"] == "unknown"
     if part == "memory":
@@ -124,7 +125,7 @@ def test_the_core_of_another_program_is_not_blamed_on_it(tmp_path: Path, argv: t
     with untouched(core):
         report = judged(triage("--json", core), "a core of llama-server", "no llama.cpp code")
     verdict = report["verdict"]
-    assert (verdict["class"], verdict["cause"], verdict["defect"]) == ("SEGV", "unknown", None)
+    assert (verdict["class"], verdict["cause"], verdict["defect"]) == ("KILLED", "unknown", None)
     assert verdict["confidence"] in ("weak", "undetermined")
 
 

@@ -143,6 +143,14 @@ def test_a_signal_that_somebody_sent_is_no_fault() -> None:
     assert (verdict(maker).class_, verdict(maker).defect) == ("KILLED", None)
 
 
+def test_a_core_that_shows_nothing_of_llama_cpp_is_never_more_than_weak() -> None:
+    def case(server: bool) -> Maker:
+        return Maker().log(*NEVER_SLEPT).core(11, si_code=0, server=server).stack(COMPUTE)
+
+    assert verdict(case(True)).confidence == "strong"
+    assert verdict(case(False)).confidence == "weak"
+
+
 def test_a_model_file_that_shrank_under_a_reader_is_a_bus_error() -> None:
     core = Maker().log(*SLEPT).core(7, si_code=2, fault_file="/m/x.gguf")
     found = verdict(core.stack(READER).loop("asleep", sleeping=True))

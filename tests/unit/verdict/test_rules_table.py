@@ -308,7 +308,7 @@ def test_a_task_cancelled_asleep_is_d3_offline_and_awake_is_not() -> None:
 def test_a_sign_with_an_innocent_twin_is_weak_and_a_server_that_answers_outranks_it() -> None:
     def early() -> Maker:
         maker = Maker().log(*WOKEN)
-        at = float(len(maker.made))
+        at = 2.1  # a tenth of a second after the wake
         for number in (7, 9):
             maker.add(LogFact(event="task-launched", task_id=number), Trust.SERVER, elapsed=at)
         return maker

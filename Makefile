@@ -26,7 +26,7 @@ test: lint
 	$(PYTEST) -m "not full and not soak"
 
 test-full: lint
-	$(PYTEST)
+	$(PYTEST) -m "not soak"
 
 soak:
 	@deploy/setup.sh test

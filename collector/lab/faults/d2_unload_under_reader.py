@@ -32,6 +32,8 @@ IDLE_SECONDS = 1
 # Under a debugger the same tokenising takes three times as long and must still end before the limit.
 GDB_IDLE_SECONDS = 2
 TRIES = 5
+# Where in a short request the sleep is wanted: its first part is sending and parsing, its last the answer.
+SHARE_OF_REQUEST = 0.4
 # How long a request is watched before it counts as waiting for ever; awake it takes under half a second.
 PATIENCE = 4.0
 GDB_PATIENCE = 15.0
@@ -90,7 +92,7 @@ def attempt(stage: Stage, shape: Shape) -> Provoked:
     server = stage.start(idle_seconds=idle, poisoned=shape.poisoned)
     baseline = None if shape.poisoned else server.send(shape.request)
     disturbed = server.transitions(ENTERING) > 0  # too slow a machine: the awake request met a sleep
-    pinned = pin(server, shape.request, shape.offset)
+    pinned = pin(server, shape.request, offset_within(shape.offset, baseline))
     answer = _watch(server, pinned)
     if baseline is None and answer is not None and answer.status is not None:
         server.send(touch())
@@ -108,6 +110,11 @@ def attempt(stage: Stage, shape: Shape) -> Provoked:
         notes=_notes(server, pinned, answer, disturbed),
         health=health,
     )
+
+
+def offset_within(offset: float, baseline: Answer | None) -> float:
+    """``offset``, or less when this machine answers the whole request sooner than that. Seconds."""
+    return offset if baseline is None else min(offset, baseline.seconds * SHARE_OF_REQUEST)
 
 
 def _watch(server: RunningServer, pinned: Pinned) -> Answer | None:

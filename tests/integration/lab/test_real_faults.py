@@ -76,7 +76,7 @@ def test_d2_crashes_within_its_tries(stage, shape):
 @pytest.mark.full  # hit in about nine of twelve tries; the gate reads a recorded one
 @pytest.mark.parametrize("shape", [TOKENIZE_ERROR, COMPLETION_ERROR], ids=lambda shape: shape.name)
 def test_d2_answered_with_an_error_leaves_the_server_alive(stage, shape):
-    provoked = d2_error_answer.provoke(stage, shape)
+    provoked = d2_error_answer.provoke(stage, shape, tries=20)
     assert provoked.happened
     awake, pinned = provoked.answers
     assert d2_unload_under_reader.EMPTY_VOCABULARY not in awake.body

@@ -17,7 +17,7 @@ from tests.bench.measure import ROOT, MeasureError
 from tests.bench.table import Section, failure, markdown, plain
 
 PAGE = ROOT / "docs" / "figures.md"
-AGAIN = ("make bench", "# or: .venv/bin/python -m tests.bench.run")
+AGAIN = ("make bench", "make bench SERVER_BIN=PATH  # a native llama-server with D2 as well")
 PARTS = ("verdict", "logs", "startup")
 
 

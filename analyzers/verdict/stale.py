@@ -65,13 +65,13 @@ def _confidence(case: Case, story: SleepStory, margin: float | None) -> str:
     flags = case.loop is not None and case.loop.fact.sleeping is False
     if margin is not None and margin > WAKE_TO_FAULT_MS:
         return "weak"  # the queue's last wake or task lies too far back for the request that woke it
-    # a log that ends asleep beside a loop that is awake has lost the wake's lines
-    fresh = story.just_woken or (story.phase == "asleep" and _awake(case))
-    if not fresh:
+    # a log that ends asleep beside a loop that is awake has lost the wake's lines, or is another server's
+    lost = story.phase == "asleep" and _awake(case)
+    if not (story.just_woken or lost):
         return "weak"
-    return (
-        "proven" if margin is not None and margin >= -CLOCK_SKEW_MS and _awake(case) and flags else "strong"
-    )
+    if margin is not None and margin >= -CLOCK_SKEW_MS and _awake(case) and flags:
+        return "proven"
+    return "weak" if lost else "strong"
 
 
 def _reasons(case: Case, crash: StackReading, margin: float | None) -> tuple[str, ...]:

@@ -98,6 +98,13 @@ def test_a_busy_queue_just_before_the_fault_is_no_wake() -> None:
     assert verdict(maker.stack(STALE).loop("awake", sleeping=False, last_ms=99_999)).confidence == "weak"
 
 
+def test_a_log_that_ends_asleep_beside_an_awake_loop_may_be_another_servers() -> None:
+    bare = Maker().log(*SLEPT).core().stack(STALE).loop("awake", sleeping=False, last_ms=99_999)
+    dated = Maker().log(*SLEPT).kernel("gpf", mono=100.0).core().stack(STALE)
+    assert verdict(bare).confidence == "weak"
+    assert verdict(dated.loop("awake", sleeping=False, last_ms=99_999)).confidence == "proven"
+
+
 def test_a_stop_that_frees_the_model_is_not_d1() -> None:
     maker = Maker().log(*WOKEN).core().stack(STALE).loop("stopping", sleeping=False)
     assert verdict(maker).defect != "D1"

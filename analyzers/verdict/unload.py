@@ -99,8 +99,8 @@ _LOOP_SENTENCES = {
     "unloading": "the queue loop is freeing the model in the same core",
     "asleep": "the queue loop is asleep in the same core: the model is already freed",
     "waking": "the queue loop is loading the model again in the same core",
-    "unknown": "the queue loop is inside a sleep transition in the same process: the model is being unloaded, "
-    "is gone or is loaded again",
+    "unknown": "the queue loop is inside a sleep transition in the same process: the model is "
+    "being unloaded, is gone or is loaded again",
     "just-woken": "the queue loop has just woken and this process's log shows the sleep before",
     "log": "the last line of this process's log is that it goes to sleep; no wake follows",
     "late": "the log shows a sleep and a wake just before; a reader that began earlier fits, and so does "

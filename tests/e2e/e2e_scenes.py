@@ -22,8 +22,11 @@ from collector.lab.reference.conditions import EXITING
 
 # The kernel prints ten such lines in five seconds for all processes: under load one may be left out.
 EVIDENCE_TRIES = 3
-# About every second or third unpoisoned crash is one: eight tries miss it less than once in twenty runs.
-RECURSION_TRIES = 8
+# Left to itself between none and nine of ten unpoisoned crashes are one, from hour to hour. With freed nodes
+# in the ordinary bins instead of the fast ones, whose links glibc scrambles, 20 of 20 were; nothing is
+# poisoned. The counts of the full run leave the allocator as it is.
+PLAIN_BINS = {"GLIBC_TUNABLES": "glibc.malloc.mxfast=0"}
+RECURSION_TRIES = 4
 DEEP = 200
 
 
@@ -57,6 +60,7 @@ def stale_capture(stage: Stage) -> Provoked:
 
 def endless_recursion(stage: Stage, folder: Path) -> Play:
     """D2 over memory that was freed and not poisoned, until the reader recurses without end."""
+    stage = replace(stage, base=replace(stage.base, environment=PLAIN_BINS))
     seen: list[str] = []
     for number in range(RECURSION_TRIES):
         shape = (d2.TOKENIZE_UNPOISONED, d2.COMPLETION_UNPOISONED)[number % 2]

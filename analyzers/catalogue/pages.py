@@ -18,6 +18,7 @@ REGISTRY: dict[str, Mapping[str, str]] = {
     "confidence": CONFIDENCES,
     "state": STATES,
 }
+DO_NOW = "What to do now"  # the section whose steps a report gives as advice
 
 
 def read_pages(table: Table) -> tuple[Page, ...]:
@@ -41,7 +42,7 @@ def _same_ids(table: Table, kind: str, written: set[str], registered: set[str]) 
 def _page(kind: str, id: str, line: str, entry: Table) -> Page:
     sections = (
         Section("What it means", (entry.text("meaning"),)),
-        Section("What to do now", steps=entry.rows("do", read_advice)),
+        Section(DO_NOW, steps=entry.rows("do", read_advice)),
         Section("How it is told", entry.texts("told")),
         _look_alikes(entry.rows("look_alike", read_look_alike)),
         Section("What to collect next time", steps=entry.rows("collect", read_advice)),
@@ -63,7 +64,7 @@ def defect_page(defect: Defect, proofs: Mapping[str, str]) -> Page:
     """The page of one defect, made from the same data the verdict rules use."""
     sections = (
         Section("What it is", (defect.summary, defect.detail)),
-        Section("What to do now", steps=defect.advice),
+        Section(DO_NOW, steps=defect.advice),
         Section("What it looks like", _signs(defect)),
         _look_alikes(defect.look_alikes),
         Section("Routes it can be hit through", defect.routes),

@@ -12,8 +12,8 @@ BUNDLE_SCHEMA = "llama-blackbox/bundle/1"
 CLASSES: dict[str, str] = {
     "SEGV-UAF-SLEEP": "a request read the model after a sleep transition had freed it",
     "ERROR-UAF-SLEEP": "an error or a wrong answer came from a freed model; the server lives",
-    "SEGV-STACK": "a stack overflow that no sleep transition explains",
-    "SEGV": "a memory fault that no sleep transition explains",
+    "SEGV-STACK": "a stack overflow that nothing in the evidence ties to a sleep transition",
+    "SEGV": "a memory fault that nothing in the evidence ties to a sleep transition",
     "BUS": "a bus error: a mapped file shrank or storage failed under a mapping",
     "FPE": "an arithmetic fault (integer division by zero)",
     "ABRT-ASSERT": "a GGML_ASSERT failed",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzers.catalogue.loader import load_catalogue, load_defects
+from analyzers.catalogue.pages import DO_NOW
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import (
     Advice,
@@ -115,7 +116,9 @@ def _advice(finding: Finding) -> list[Advice]:
     if defect is not None:
         return [Advice(text=step.text, command=step.command) for step in defect.advice]
     page = load_catalogue().explain(f"class:{finding.class_}")
-    steps = [step for section in (page.sections if page else ()) for step in section.steps]
+    sections = page.sections if page else ()
+    # what to collect next time is for the page: what this verdict lacks stands in the report's gaps
+    steps = [step for section in sections if section.heading == DO_NOW for step in section.steps]
     return [Advice(text=step.text, command=step.command) for step in steps]
 
 

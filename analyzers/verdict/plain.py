@@ -99,7 +99,7 @@ def stack_overflow(case: Case, ending: Ending, story: SleepStory) -> Finding | N
         reasons.append(f"{crash.recursion} stands {crash.depth:,} times on the stack")
     reasons.append(_not_sleep(case, story))
     asks = [] if crash is not None and case.loop else [CORE_ASK]
-    asks += [] if story.started or case.loop else [LOG_ASK]
+    asks += [] if case.log else [LOG_ASK]
     return Finding(
         "SEGV-STACK",
         "request" if request else "unknown",
@@ -166,7 +166,7 @@ def simple_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | Non
         sure = any(s.fact.shape == "invalid-opcode" for s in case.kernel) and not (crash and crash.aborts)
         cause, summary = (cause, summary) if sure else ("unknown", "An illegal instruction ended the server.")
     asks = [] if crash else [CORE_ASK]
-    asks += [] if story.started or case.loop else [LOG_ASK]
+    asks += [] if case.log else [LOG_ASK]
     reasons = [f"the process ended by {signal.Signals(ending.signal).name}"]
     if class_ == "SEGV":
         reasons.append(_not_sleep(case, story))
@@ -378,8 +378,13 @@ def _not_sleep(case: Case, story: SleepStory) -> str:
         return (
             "the frames are the regex splitter's: the request's own text, not the model, drives the recursion"
         )
+    reading = crash is not None and crash.reads_model_under_handler
+    if not story.slept and reading and crash is not None and crash.stale_signature:
+        return "it fits D1 if this process had slept and just woken; without a sign of sleep none is blamed"
     if case.loop and case.loop.fact.phase == "awake":
         return "the queue loop was awake in the same core, so no unload was under way"
     if not story.slept:
         return "no sleep transition of this process is in the evidence, so sleep is not blamed"
+    if reading:
+        return "the server had worked on since its last sleep, so that sleep is not blamed"
     return "no request was seen reading the model at the fault, so sleep is not blamed"

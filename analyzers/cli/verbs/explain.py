@@ -66,7 +66,8 @@ def _print_list(catalogue: Catalogue, console: Console) -> None:
         console.print(Text(PLURALS.get(kind, kind), style="bold"))
         grid = _grid()
         for id, line in rows:
-            grid.add_row("", Text(id, style="cyan"), Text(line))
+            note = " (not diagnosed yet)" if id in NOT_YET_DIAGNOSED else ""
+            grid.add_row("", Text(id, style="cyan"), Text(line + note))
         console.print(grid)
         console.print()
 

@@ -12,6 +12,7 @@ import pytest
 from analyzers.contracts.evidence import Trust
 from analyzers.contracts.facts import AnswerFact, LogFact, ProbeFact, SettingsFact, SocketFact
 from analyzers.contracts.registry import CLASSES, NOT_YET_DIAGNOSED
+from analyzers.verdict.asks import LOG_ASK
 from analyzers.verdict.case import build_case
 from analyzers.verdict.decide import decide
 from analyzers.verdict.finding import Finding
@@ -103,6 +104,19 @@ def test_a_log_that_ends_asleep_beside_an_awake_loop_may_be_another_servers() ->
     dated = Maker().log(*SLEPT).kernel("gpf", mono=100.0).core().stack(STALE)
     assert verdict(bare).confidence == "weak"
     assert verdict(dated.loop("awake", sleeping=False, last_ms=99_999)).confidence == "proven"
+
+
+def test_a_core_with_d1s_mark_and_no_log_names_what_would_decide() -> None:
+    found = verdict(Maker().core().stack(STALE).loop("awake", sleeping=False))
+    assert (found.class_, found.defect, found.confidence) == ("SEGV", None, "weak")
+    assert any("fits D1" in reason for reason in found.reasons)
+    assert [ask.what for ask in found.asks] == [LOG_ASK.what]
+
+
+def test_a_reader_on_a_server_that_worked_on_is_not_said_to_have_read_nothing() -> None:
+    found = verdict(Maker().log(*AWAKE_AGAIN).stack(READER, "pasted").exit(11))
+    assert found.class_ == "SEGV"
+    assert not any("no request was seen" in reason for reason in found.reasons)
 
 
 def test_a_stop_that_frees_the_model_is_not_d1() -> None:

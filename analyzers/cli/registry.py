@@ -81,6 +81,13 @@ VERBS = {
             "lab",
             LAB_PACKAGES,
         ),
+        Verb(
+            "verify",
+            "collector.lab.verify.cli:app",
+            "show a defect on a real server, or bound how often it can be there",
+            "lab",
+            LAB_PACKAGES,
+        ),
     )
 }
 

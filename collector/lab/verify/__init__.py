@@ -1,4 +1,4 @@
 """The verifier: trials on real servers that show a defect, or bound how often it can still be there.
 
-One way through: options → subject → a method yields trials → session keeps each → findings → outputs → status.
+One way: options → subject → a method yields trials → session keeps each → findings → outputs → status.
 """

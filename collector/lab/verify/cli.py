@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def verify() -> None:
     """Show a defect on a real server, or bound how often it can still be there.
 
-    Exit status: 0 sound, 1 a defect was found, 2 the server or the command line is unusable, 125 inconclusive.
+    Exit status: 0 sound, 1 a defect was found, 2 server or command line unusable, 125 inconclusive.
     """
 
 

@@ -21,7 +21,7 @@ SUGGESTIONS = 3
 PREFIX = 3  # letters typed before "everything that begins so" is a help and not a flood
 TOPIC_LIMIT = 80  # characters; the longest id has 24
 
-__all__ = ["Catalogue", "Defects", "build_number_of", "load_catalogue", "load_defects"]
+__all__ = ["Catalogue", "Defects", "build_number_of", "catalogue", "load_catalogue", "load_defects"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,11 @@ class Catalogue(Defects):
         near = get_close_matches(wanted, names, n=SUGGESTIONS, cutoff=NEAR_ENOUGH)
         begun = [name for name in names if len(wanted) >= PREFIX and name.startswith(wanted)]
         return tuple(dict.fromkeys(names[name] for name in (*begun, *near)))[:SUGGESTIONS]
+
+
+def catalogue() -> Catalogue:
+    """What this machine knows: the shipped catalogue with everything laid on top of it."""
+    return load_catalogue()
 
 
 @lru_cache(maxsize=4)

@@ -95,3 +95,16 @@ def test_the_demo_fails_when_a_fault_does_not_happen(
     status, out = demo(monkeypatch, tmp_path, missed)
     assert (status, "0 of 1 diagnosed" in out) == (1, True)
     assert "did not go to sleep" in out
+
+
+def test_a_server_that_cannot_be_prepared_is_not_run_and_no_wrong_diagnosis(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # GIVEN a version that no machine can prepare
+    missing = Scene("D1", "as never played", "not-a-version", lambda *_: pytest.fail("played"))
+    # WHEN
+    status, out = demo(monkeypatch, tmp_path, missing)
+    # THEN
+    assert status == 1
+    assert "not run" in out
+    assert "WRONG" not in out

@@ -34,6 +34,13 @@ class Row:
     problem: str | None = None
 
     @property
+    def judged(self) -> str:
+        """``right``, ``WRONG`` (a verdict that differs), or ``not run``: nothing was there to be judged."""
+        if self.report is None:
+            return "not run"
+        return "right" if self.right else "WRONG"
+
+    @property
     def right(self) -> bool:
         """The verdict names what was provoked: class, defect, cause and phase."""
         if self.report is None or self.played is None or not self.played.happened:
@@ -63,6 +70,8 @@ def run(
     console.print(f"{right} of {len(rows)} diagnosed in {time.monotonic() - begun:.0f} s")
     if page is not None:
         console.print(Text(f"HTML report: {page}"), soft_wrap=True)
+    if output is None:
+        console.print(Text(f"bundles, cores and logs stand in {folder}; remove it when done"), soft_wrap=True)
     return EXIT_OK if right == len(rows) else EXIT_FAILED
 
 
@@ -150,4 +159,4 @@ def _cells(row: Row) -> list[str]:
     verdict = row.report.verdict if row.report else None
     found = f"{verdict.defect or '-'} {verdict.class_}" if verdict else (row.problem or "-")[:60]
     said = [verdict.cause, verdict.phase, verdict.confidence] if verdict else ["", "", ""]
-    return [row.scene.defect, found, *said, "right" if row.right else "WRONG"]
+    return [row.scene.defect, found, *said, row.judged]

@@ -28,6 +28,7 @@ INSTALL_TIMEOUT = 600.0
 # Version strings become folder names and pip arguments.
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.(post|dev)[0-9]+)*")
 DONE = "complete.json"
+DISK_FULL = "No space left on device"  # strerror(ENOSPC), in pip's last line and in venv's
 # Of pip's lines, those that tell a waiting person what the time goes into; the rest names hosts and paths.
 WORTH_SAYING = ("Downloading ", "Using cached ", "ERROR:")
 Progress = Callable[[str], None]
@@ -156,7 +157,9 @@ def _offline_remedy(version: str) -> str:
 
 def _no_venv(home: Path) -> Callable[[str], UserError]:
     return lambda last: UserError(
-        f"python -m venv failed ({last})", where=str(home), remedy="run: apt-get install python3-venv"
+        f"python -m venv failed ({last})",
+        where=str(home),
+        remedy=_room(last) or "run: apt-get install python3-venv",
     )
 
 
@@ -164,8 +167,13 @@ def _no_wheel(version: str, home: Path) -> Callable[[str], UserError]:
     return lambda last: UserError(
         f"{PACKAGE} {version} cannot be installed ({last})",
         where=str(home),
-        remedy=_offline_remedy(version),
+        remedy=_room(last) or _offline_remedy(version),
     )
+
+
+def _room(last: str) -> str | None:
+    """What to do about a full disk; None when the line tells of something else."""
+    return "free some space there and try again" if DISK_FULL in last else None
 
 
 def _not_loadable(version: str, home: Path) -> Callable[[str], UserError]:

@@ -75,6 +75,26 @@ def test_a_failed_step_leaves_nothing_that_looks_complete(cache, steps, monkeypa
     assert [path.name for path in servers.iterdir() if path.is_dir()] == []
 
 
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_full_disk_is_named_as_one_and_not_as_a_missing_package(cache, steps, monkeypatch, step):
+    # GIVEN a step that fails with what pip and venv print when the disk is full
+    working = environments._run
+
+    def run(argv, failed, progress=environments.quiet):
+        if len(steps) == step:
+            raise failed(
+                "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+            )
+        working(argv, failed, progress)
+
+    monkeypatch.setattr(environments, "_run", run)
+    # WHEN THEN
+    with pytest.raises(UserError) as caught:
+        prepare(VERSION)
+    assert "free some space" in caught.value.remedy
+    assert "apt-get" not in caught.value.remedy
+
+
 def test_leftovers_of_a_killed_builder_are_cleared_and_not_used(cache, steps):
     home = cache_folder("servers") / environment_key(VERSION)
     leftover = home.parent / f".{home.name}.dead"

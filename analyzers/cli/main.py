@@ -28,23 +28,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]
     prepare_streams()
+    failed = registry.failure_status(args)
     try:
         return _run(args)
     except KeyboardInterrupt:
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        silence(1)  # the reader of our output went away
-        return EXIT_OK
+        return _reader_left(failed)
     except SystemExit as ended:
-        if not isinstance(ended.__context__, BrokenPipeError):
-            raise
-        silence(1)  # typer turns a reader that went away into an exit of its own
-        return EXIT_OK
+        if isinstance(ended.__context__, BrokenPipeError):
+            return _reader_left(failed)  # typer turns a reader that went away into an exit of its own
+        if failed != EXIT_FAILED and ended.code == EXIT_FAILED:
+            return failed
+        raise
     except Exception as problem:
-        if debug:
+        if debug and failed == EXIT_FAILED:
             raise
-        return _report(problem)
+        if debug:
+            _print_trace()
+        return _report(problem, failed)
+
+
+def _print_trace() -> None:
+    import traceback
+
+    traceback.print_exc()
+
+
+def _reader_left(failed: int) -> int:
+    """Nobody reads our output any more: no failure, except where 0 would be taken for an answer."""
+    silence(1)
+    return EXIT_OK if failed == EXIT_FAILED else failed
 
 
 def _run(args: list[str]) -> int:
@@ -84,17 +99,17 @@ def _collect_garbage_again() -> None:
         gc.enable()
 
 
-def _report(problem: Exception) -> int:
+def _report(problem: Exception, failed: int) -> int:
     if isinstance(problem, UserError):
         _say(str(problem))
-        return problem.status
+        return failed if problem.status == EXIT_FAILED else problem.status
     if _is_usage_error(problem):
         _say(f"{_usage_message(problem)}; see llama-blackbox --help")
         return EXIT_UNUSABLE
     if type(problem).__name__ == "Abort":
         return INTERRUPTED
     _say(f"internal error: {type(problem).__name__} (our fault; --debug shows the details)")
-    return EXIT_FAILED
+    return failed
 
 
 def _is_usage_error(problem: Any) -> bool:

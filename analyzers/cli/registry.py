@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from analyzers.errors import UserError
+from analyzers.errors import EXIT_FAILED, EXIT_UNUSABLE, UserError
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Verb:
     extra: str | None = None
     needs: tuple[str, ...] = ()
     plain: str | None = None  # "module:function" that may carry out simple arguments without typer
+    failure_status: int = EXIT_FAILED  # of everything that goes wrong, where 1 already is an answer
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -87,6 +88,7 @@ VERBS = {
             "show a defect on a real server, or bound how often it can be there",
             "lab",
             LAB_PACKAGES,
+            failure_status=EXIT_UNUSABLE,
         ),
     )
 }
@@ -101,3 +103,9 @@ def find(name: str) -> Verb:
     near = get_close_matches(name, VERBS, n=1)
     hint = f"did you mean '{near[0]}'?" if near else "see llama-blackbox --help"
     raise UserError("there is no such verb", where=f"llama-blackbox {name[:40]!r}", remedy=hint)
+
+
+def failure_status(args: list[str]) -> int:
+    """Status of a failure of the verb that ``args`` name; 1 unless that verb says otherwise."""
+    verb = VERBS.get(args[0]) if args else None
+    return verb.failure_status if verb else EXIT_FAILED

@@ -47,6 +47,8 @@ EXIT_SOUND = 0
 EXIT_DEFECT = 1
 EXIT_UNUSABLE = 2
 EXIT_INCONCLUSIVE = 125
+# Interrupted, whatever was found so far: 128 and above make `git bisect run` stop instead of judge.
+EXIT_INTERRUPTED = 130
 
 
 class Part(BaseModel):
@@ -122,6 +124,9 @@ class Finding(Part):
         default=None, description="sound: largest rate the clean trials leave possible, at 95 %"
     )
     because: str = ""
+    asked: bool = Field(
+        default=True, description="the run was about it; False: a trial made for another defect showed it"
+    )
 
 
 class TrialRun(Part):
@@ -141,4 +146,12 @@ class TrialRun(Part):
     trials: list[Trial] = []
     findings: list[Finding] = []
     interrupted: bool = False
+    problem: str | None = Field(
+        default=None, description="what ended the run before all its trials were made, in one line"
+    )
     notes: list[str] = []
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a run's document; docs/trials.schema.json is this."""
+    return TrialRun.model_json_schema(by_alias=True)

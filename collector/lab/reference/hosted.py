@@ -1,8 +1,8 @@
 """Starts xllamacpp's server: run as a script by the interpreter of a prepared environment.
 
 It stands alone: that environment holds the wheel and nothing of this project. One JSON object on
-the command line maps dotted CommonParams names to values; two names are its own, ``model`` (a path)
-and ``host``. Unknown names end it with status 2, as an old wheel may lack what a new one has.
+the command line maps dotted CommonParams names to values; three names are its own, ``model`` and ``draft``
+(paths) and ``host``. Unknown names end it with status 2, as an old wheel may lack what a new one has.
 """
 
 import json
@@ -27,6 +27,15 @@ def _set(params: Any, name: str, value: Any) -> None:
     setattr(holder, last, value)
 
 
+def _set_draft(params: Any, path: str) -> None:
+    """The draft model; its parameters moved in May 2026, and later wheels want the kind said as well."""
+    drafting = params.speculative
+    holder = drafting.draft.mparams if hasattr(drafting, "draft") else drafting.mparams_dft
+    holder.path = path
+    if hasattr(drafting, "types"):
+        drafting.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+
+
 def parameters(wanted: dict[str, Any]) -> Any:
     """CommonParams filled from ``wanted``; raises AttributeError for a name this wheel does not know."""
     params = xllamacpp.CommonParams()
@@ -36,6 +45,8 @@ def parameters(wanted: dict[str, Any]) -> Any:
     else:
         params.hostname = host
     params.model.path = wanted.pop("model")
+    if "draft" in wanted:
+        _set_draft(params, wanted.pop("draft"))
     for name, value in wanted.items():
         _set(params, name, value)
     return params

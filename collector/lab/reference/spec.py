@@ -89,7 +89,7 @@ def hosted_parameters(spec: ServerSpec, port: int) -> dict[str, Any]:
         "n_threads_http": spec.http_threads,
         "api_keys": None if spec.api_key is None else [spec.api_key],
         "verbosity": spec.verbosity,
-        "speculative.draft.mparams.path": None if spec.draft is None else str(spec.draft),
+        "draft": None if spec.draft is None else str(spec.draft),
     }
     return {
         "model": str(spec.model),

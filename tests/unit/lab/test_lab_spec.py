@@ -34,7 +34,7 @@ def test_what_is_not_set_is_left_to_the_build():
     full = ServerSpec(MODEL, python=PYTHON, api_key="k", verbosity=4, http_threads=2, draft=Path("/d"))
     given = hosted_parameters(full, 1)
     assert given["api_keys"] == ["k"]
-    assert given["speculative.draft.mparams.path"] == "/d"
+    assert given["draft"] == "/d"
 
 
 def test_native_arguments_carry_the_same_settings():

@@ -20,6 +20,7 @@ SERVER_ERROR = "server-error"
 STRANDED = "stranded"
 CRASHED = "crashed"
 REFUSED = "refused"
+LEAKED = "leaked"
 INCONCLUSIVE = "inconclusive"
 OUTCOMES: dict[str, str] = {
     ANSWERED: "answered as the awake server answers it",
@@ -28,10 +29,11 @@ OUTCOMES: dict[str, str] = {
     STRANDED: "no answer, the server asleep and alive: nothing wakes it",
     CRASHED: "the server died of a signal",
     REFUSED: "refused before the model was touched (503, or 404 where the route does not exist)",
+    LEAKED: "answered, but sleep left memory held that it should have freed",
     INCONCLUSIVE: "the trial did not reach its window, or its surroundings failed: it says nothing",
 }
 # Outcomes that show a defect when the trial reached its window.
-BAD = frozenset({WRONG_ANSWER, SERVER_ERROR, STRANDED, CRASHED})
+BAD = frozenset({WRONG_ANSWER, SERVER_ERROR, STRANDED, CRASHED, LEAKED})
 
 # What the trials of one defect add up to on one subject.
 AFFECTED = "affected"

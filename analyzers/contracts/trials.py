@@ -129,6 +129,13 @@ class Finding(Part):
     asked: bool = Field(
         default=True, description="the run was about it; False: a trial made for another defect showed it"
     )
+    other: int | None = Field(default=None, description="its own trials that ended in another defect")
+    placement_error: float | None = Field(
+        default=None, description="pinned: median distance of the sleep from its wanted moment, seconds"
+    )
+    seconds_to_show: float | None = Field(
+        default=None, description="of its trials, calibration included, until the first that showed it"
+    )
 
 
 class TrialRun(Part):

@@ -117,8 +117,9 @@ class LogFact:
 
     ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
     task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
-    bind-failed | context-failed | restart-in-place. ``task_id`` and ``sleep_idle_seconds`` where the line
-    names them.
+    bind-failed | context-failed | restart-in-place, and of a router about one of its children: child-spawned |
+    child-stopping | child-killed | child-called. ``task_id``, ``child_name`` (its model) and ``child_port``
+    where the line names them; ``value`` of listening is the port.
     """
 
     KIND: ClassVar[str] = "log"
@@ -131,6 +132,8 @@ class LogFact:
     model: str | None = None
     value: float | None = None
     status: int | None = None
+    child_name: str | None = None
+    child_port: str | None = None
 
 
 @dataclass(frozen=True)

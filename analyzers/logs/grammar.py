@@ -174,9 +174,16 @@ def _fact(rule: telling.Rule, match: re.Match[str], line: Line, port: str | None
         port=port,
         build=found.get("build"),
         model=found.get("model"),
-        value=float(found["value"]) if found.get("value") else None,
+        value=_number(found),
         status=int(found["status"]) if found.get("status") else None,
+        child_name=found.get("child"),
+        child_port=found.get("at"),
     )
+
+
+def _number(found: Mapping[str, str | None]) -> float | None:
+    number = found.get("value") or found.get("port")
+    return float(number) if number else None
 
 
 def _shown(rule: telling.Rule, match: re.Match[str], line: Line) -> str:

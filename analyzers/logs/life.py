@@ -23,7 +23,8 @@ def rows_of(kept: list[Kept], form: str | None) -> list[Row]:
 def build_life(name: str, form: str | None, state: LifeState, index: int) -> Life:
     """Turn the kept lines of one life into evidence, with the trust the cross-checks leave."""
     rows = rows_of(state.kept(), form)
-    incarnation = Incarnation(pid=state.pid, boot_id=state.boot_id)
+    own = state.pid if state.port is None else None
+    incarnation = Incarnation(pid=own, boot_id=state.boot_id)
     seen: Counter[int] = Counter()
     evidence = []
     for (kept, found), trust in zip(rows, trusts(rows), strict=True):
@@ -33,6 +34,7 @@ def build_life(name: str, form: str | None, state: LifeState, index: int) -> Lif
         index=index,
         stream=state.stream,
         port=state.port,
+        carrier=state.pid,
         incarnation=incarnation,
         era=_era(rows),
         evidence=tuple(evidence),

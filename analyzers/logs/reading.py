@@ -14,7 +14,8 @@ class Life:
     """One process incarnation as one stream of lines shows it, in the order of the lines.
 
     ``stream`` names it inside the input (container, unit or ``""``; a router child adds ``[port]``).
-    ``counts`` holds every telling line by event, also those whose evidence was not kept. ``skipped``
+    What a router's child prints reaches a journal through the router: the wrapper's PID is then the router's,
+    ``carrier``, and the child's own stays unknown. ``counts`` holds every telling line by event, also those whose evidence was not kept. ``skipped``
     is how many telling lines have no evidence here (only the first and last of each group do).
     ``last_elapsed`` and ``last_wall`` are the latest stamps seen on a telling line.
     """
@@ -22,6 +23,7 @@ class Life:
     index: int
     stream: str = ""
     port: str | None = None
+    carrier: int | None = None
     incarnation: Incarnation = field(default_factory=Incarnation)
     era: str | None = None
     evidence: tuple[Evidence, ...] = ()

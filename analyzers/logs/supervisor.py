@@ -59,7 +59,7 @@ _DOCKER: tuple[re.Pattern[str], ...] = (
 _DOCKER_OOM = re.compile(r' *(?:Reason: +OOMKilled|"OOMKilled": true,?)')
 _ROUTER = re.compile(
     r"(?:\w{1,12} {1,16}(?:run|log|operator\(\)|[\w~]{1,12}): )?instance name="
-    r"(?P<unit>[^\s=]{1,200}) exited with status (?P<status>-?\d{1,10})"
+    r"(?P<unit>[^\x00-\x1f=]{1,200}?) exited with status (?P<status>-?\d{1,10})"
 )
 _DUMPED = re.compile(
     r"Process (?P<pid>\d{1,10}) \((?P<name>.{1,64}?)\) of user \d{1,10}(?: \(.{1,40}\))? "

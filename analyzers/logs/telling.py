@@ -17,8 +17,8 @@ TASK, SLEEP, LIFE, FATAL = "task", "sleep", "life", "fatal"  # groups whose evid
 
 @dataclass(frozen=True)
 class Rule:
-    """``components``/``functions`` empty means the line has none or any. Named groups of ``pattern``:
-    task, build, model, value, route, status. ``shown`` False keeps the tail out of the evidence text."""
+    """``components``/``functions`` empty means the line has none or any. Named groups of ``pattern``: task,
+    build, model, value, port (also a value), route, status, child (a router's model name), at (its port)."""
 
     event: str
     group: str
@@ -40,6 +40,7 @@ def _rule(event: str, group: str, where: str, pattern: str, levels: str = "IWED"
     )
 
 
+_CHILD = r"(?P<child>[^\x00-\x1f]{1,200}?)"  # a model's name, which may hold blanks
 _SLOT = r"id +\d{1,6} \| task (?P<task>\d{1,10}) \| "
 RULES: tuple[Rule, ...] = (
     _rule("enter-sleep", SLEEP, "que/start_loop", r"entering sleeping state", "I"),
@@ -61,8 +62,9 @@ RULES: tuple[Rule, ...] = (
         "listening",
         LIFE,
         "srv,/init,main,llama_server",
-        r"(?:HTTP server is |server is )?listening(?: on|, hostname:) [\w.:/\[\]-]{1,200}"
-        r"(?:, port: \d{1,5}, http threads: \d{1,5}| - starting the main loop)?",
+        r"(?:HTTP server is |server is )?listening(?: on|, hostname:) [\w.:/\[\]-]{1,200}?"
+        r"(?::(?P<value>\d{1,5}))?(?:, port: (?P<port>\d{1,5}), http threads: \d{1,5}"
+        r"| - starting the main loop)?",
     ),
     _rule("slots-idle", TASK, "srv/update_slots", r"all slots are idle"),
     _rule("task-launched", TASK, "slot/launch_slot_", _SLOT + r"processing task(?:, is_child = \d)?"),
@@ -86,6 +88,17 @@ RULES: tuple[Rule, ...] = (
         "srv/operator(),llama_server,main",
         r"(?:operator\(\): )?cleaning up before exit\.\.\.",
     ),
+    # A router about its children (server-models.cpp); a child's own lines carry its port.
+    _rule(
+        "child-spawned",
+        LIFE,
+        "srv/",
+        rf"spawning server instance with name={_CHILD} on port (?P<at>\d{{1,5}})",
+    ),
+    _rule("child-stopping", LIFE, "srv/", rf"stopping model instance name={_CHILD}"),
+    _rule("child-killed", LIFE, "srv/", rf"force-killing model instance name={_CHILD} after timeout"),
+    _rule("child-killed", LIFE, "srv/", rf"model name={_CHILD} is still loading, force-killing"),
+    _rule("child-called", TASK, "srv/", rf"proxying request to model {_CHILD} on port (?P<at>\d{{1,5}})"),
     _rule("stopping", LIFE, "srv/", r"exit command received, exiting\.\.\."),
     _rule("stopping", LIFE, "srv/", r"EOF on stdin detected, forcing shutdown\.\.\."),
     _rule(
@@ -174,6 +187,10 @@ NEEDLES: tuple[bytes, ...] = (
     b"log_server_request",
     b"got exception",
     b"cleaning up before exit",
+    b"server instance with name=",
+    b"stopping model instance",
+    b"force-killing",
+    b"proxying request to model",
     b"exit command received",
     b"EOF on stdin",
     b"second interrupt",

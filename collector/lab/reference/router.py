@@ -56,6 +56,9 @@ class RoutedModel:
             "parallel": 1,
             "threads": 1,
             "metrics": "true",
+            # a warm-up leaves the heap so that the reload gets the freed blocks back: D1 then answers
+            # rightly, poisoned or not (0 of 6, without it 6 of 6)
+            "no-warmup": "true",
         }
         return "\n".join((f"[{self.name}]", *(f"{key} = {value}" for key, value in rows.items()), ""))
 

@@ -12,48 +12,111 @@ from analyzers.contracts.trials import (
     EXIT_INCONCLUSIVE,
     EXIT_SOUND,
     INCONCLUSIVE,
+    REFUSED,
     SOUND,
+    STRANDED,
     Finding,
     Trial,
 )
+from collector.lab.faults.provoked import CORE_SIGNALS
 
 # 95 %: the largest rate p for which n clean trials still have a chance of 5 %: 1 - 0.05 ** (1 / n).
 MISSED_CHANCE = 0.05
+# Defects whose trials may crash in a way that no stack explains.
+CRASHING = ("D1", "D2")
+SURE = ("proven", "strong")
+NO_SUCH_ROUTE = 404
+
+
+def conclude_all(trials: Sequence[Trial], defects: Sequence[str], enough: int) -> list[Finding]:
+    """One finding for each of ``defects``, then one for each other defect that a trial showed by the way."""
+    asked = list(dict.fromkeys(defects))
+    other = sorted({found for trial in trials if (found := shown_by_the_way(trial)) and found not in asked})
+    return [conclude(defect, trials, enough) for defect in asked] + [
+        conclude(defect, trials, enough).model_copy(update={"asked": False}) for defect in other
+    ]
 
 
 def conclude(defect: str, trials: Sequence[Trial], enough: int) -> Finding:
-    """The finding on ``defect`` from the trials made for it. ``enough``: reached trials a clean result needs.
+    """The finding on ``defect``. ``enough``: how many reached trials a clean result needs, at least one.
 
-    A crash counts only when it was triaged to this defect, or could not be triaged to anything else.
+    From the trials made for it, and those made for another that showed it all the same. A crash counts
+    only when it was triaged to this defect, or could not be triaged to anything.
     """
     own = [trial for trial in trials if trial.defect == defect]
-    reached = [trial for trial in own if trial.reached and trial.outcome != INCONCLUSIVE]
-    shown = [trial for trial in reached if shows(defect, trial)]
+    met = [trial for trial in trials if trial.defect != defect and shown_by_the_way(trial) == defect]
+    reached = [*filter(counts, own), *met]
+    shown = [trial for trial in reached if trial in met or shows(defect, trial)]
     strange = [trial for trial in reached if trial.outcome in BAD and trial not in shown]
-    said = {"defect": defect, "shown": len(shown), "reached": len(reached), "trials": len(own)}
+    said = {"defect": defect, "shown": len(shown), "reached": len(reached), "trials": len(own) + len(met)}
     if shown:
-        return Finding(conclusion=AFFECTED, because=f"{len(shown)} of {len(reached)} showed it", **said)
+        return Finding(conclusion=AFFECTED, because=_showed(shown, reached, met), **said)
     if strange:
         what = sorted({_named(trial) for trial in strange})
         return Finding(
             conclusion=INCONCLUSIVE, because=f"{len(strange)} ended otherwise: {', '.join(what)}", **said
         )
-    if len(reached) < enough:
-        why = f"only {len(reached)} of {len(own)} trials reached the window, {enough} are needed"
-        return Finding(conclusion=INCONCLUSIVE, because=why, **said)
+    if len(reached) < max(1, enough):
+        return Finding(conclusion=INCONCLUSIVE, because=_too_few(own, len(reached), max(1, enough)), **said)
     bound = upper_bound(len(reached))
     return Finding(conclusion=SOUND, upper_bound=bound, because=f"0 of {len(reached)} showed it", **said)
 
 
+def _showed(shown: Sequence[Trial], reached: Sequence[Trial], met: Sequence[Trial]) -> str:
+    others = sorted({trial.defect for trial in met if trial.defect})
+    also = f"; {len(met)} of them made for {', '.join(others)}" if others else ""
+    return f"{len(shown)} of {len(reached)} showed it{also}"
+
+
+def _too_few(own: Sequence[Trial], reached: int, enough: int) -> str:
+    if own and all(_no_route(trial) for trial in own):
+        return "the route does not exist in this build (404)"
+    return f"only {reached} of {len(own)} trials reached the window, {enough} are needed"
+
+
+def counts(trial: Trial) -> bool:
+    """The trial says something: it reached its window, and nobody else ended the server.
+
+    A route that does not exist reads no model, so its 404 is no clean trial; a 503 is: the server refused.
+    """
+    return (
+        trial.reached
+        and trial.outcome != INCONCLUSIVE
+        and not _no_route(trial)
+        and not ended_from_outside(trial)
+    )
+
+
+def ended_from_outside(trial: Trial) -> bool:
+    """The server died of a signal that no fault of its own raises: out of memory, or another process."""
+    return trial.outcome == CRASHED and trial.signal is not None and trial.signal not in CORE_SIGNALS
+
+
+def _no_route(trial: Trial) -> bool:
+    return trial.outcome == REFUSED and trial.status == NO_SUCH_ROUTE
+
+
 def shows(defect: str, trial: Trial) -> bool:
-    """The trial is an instance of ``defect``. D3 is a stranded request; D1 and D2 are everything else bad."""
-    if trial.outcome not in BAD:
+    """The trial, made for ``defect``, is an instance of it. D3 is a stranded request, D1 and D2 are
+    everything else bad. AddressSanitizer's report of freed memory counts as what the trial was made for."""
+    if trial.outcome not in BAD or ended_from_outside(trial):
         return False
     if trial.judgement is not None and trial.judgement.defect is not None:
         return trial.judgement.defect == defect
     if trial.outcome == CRASHED:
-        return trial.judgement is None and defect in ("D1", "D2")
-    return (trial.outcome == "stranded") == (defect == "D3")
+        return defect in CRASHING and (trial.judgement is None or bool(trial.oracle))
+    return (trial.outcome == STRANDED) == (defect == "D3")
+
+
+def shown_by_the_way(trial: Trial) -> str | None:
+    """A defect other than the one the trial was made for, when what happened can be nothing else."""
+    if not counts(trial) or trial.outcome not in BAD:
+        return None
+    judged = trial.judgement
+    if judged is not None and judged.defect is not None:
+        sure = judged.confidence in SURE or trial.outcome == STRANDED
+        return judged.defect if sure and judged.defect != trial.defect else None
+    return "D3" if trial.outcome == STRANDED and trial.defect != "D3" else None
 
 
 def upper_bound(clean: int) -> float:
@@ -61,12 +124,31 @@ def upper_bound(clean: int) -> float:
     return 1.0 if clean < 1 else float(1.0 - MISSED_CHANCE ** (1.0 / clean))
 
 
+def unfinished(findings: Iterable[Finding], why: str) -> list[Finding]:
+    """The findings of a run that was cut short: what was shown stays shown, nothing is sound."""
+    return [
+        finding.model_copy(
+            update={
+                "conclusion": INCONCLUSIVE,
+                "upper_bound": None,
+                "because": f"{finding.because}, but {why}",
+            }
+        )
+        if finding.conclusion == SOUND
+        else finding
+        for finding in findings
+    ]
+
+
 def exit_status(findings: Iterable[Finding]) -> int:
-    """1 when a defect was found, else 125 when anything stayed open, else 0. For ``git bisect run``."""
-    seen = {finding.conclusion for finding in findings}
-    if AFFECTED in seen:
+    """1 when a defect that was asked about was found, 0 when all are sound, else 125: for ``git bisect run``.
+
+    A defect met by the way is no answer about the one that is bisected, and it leaves nothing sound.
+    """
+    seen = list(findings)
+    if any(finding.conclusion == AFFECTED and finding.asked for finding in seen):
         return EXIT_DEFECT
-    return EXIT_SOUND if seen == {SOUND} else EXIT_INCONCLUSIVE
+    return EXIT_SOUND if seen and all(each.conclusion == SOUND for each in seen) else EXIT_INCONCLUSIVE
 
 
 def _named(trial: Trial) -> str:

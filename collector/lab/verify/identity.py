@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import signal
 from pathlib import Path
 
 from analyzers.catalogue.builds import build_number_of
 from analyzers.catalogue.loader import catalogue
 from analyzers.contracts.trials import Subject
 from analyzers.core.buildid import build_id_of_file
-from analyzers.core.marks import find_marks
+from analyzers.core.marks import Mark, find_marks
 from analyzers.errors import UserError
 from collector.lab.reference.output import printable
+from collector.lab.verify.program import Said, ask, demand_program
 
-# --version loads no model; a program that is no llama-server must not hold us.
+# --version loads no model; a program that is no llama-server must not hold us. A build with debug
+# information and a dozen backends on a cold disk took 2 s.
 VERSION_DEADLINE = 20.0
+# It prints two lines; backends may say more before them.
+VERSION_LIMIT = 64 << 10
+# Since August 2026 with more words, see analyzers/catalogue/builds.py; a prefix of the log may stand before.
+VERSION_LINE = re.compile(r"^version: .*$", re.MULTILINE)
+TOLD_LENGTH = 60
 LIBRARY = "xllamacpp*.so"
+SERVER_LIBRARY = "libllama-server-impl.so"
 
 
 def identify_hosted(version: str, python: Path) -> Subject:
@@ -40,9 +48,11 @@ def wheel_library(python: Path) -> Path | None:
 def identify_native(binary: Path) -> Subject:
     """A llama-server binary by its build-id, its names and what it prints for --version.
 
+    A build number is taken from a text that names one; "build 0" and a shallow clone's count are none.
     Raises UserError when it cannot be run, or its answer is not a llama-server's.
     """
-    text = _version_text(binary)
+    text = version_text(binary)
+    code = code_of(binary)
     number = build_number_of(text)
     name = f"b{number} ({binary.name})" if number else binary.name
     return Subject(
@@ -50,36 +60,56 @@ def identify_native(binary: Path) -> Subject:
         name=name,
         version=text,
         build=number,
-        build_id=build_id_of_file(binary),
-        marks=marks_of(binary),
+        build_id=build_id_of_file(code),
+        marks=marks_of(code),
     )
 
 
 def marks_of(binary: Path | None) -> dict[str, str]:
     """Defect id -> affected | fixed, from the symbol names; empty for a stripped or missing file."""
     found = find_marks(binary) if binary is not None else ()
-    return {mark.defect: "affected" if mark.affected else "fixed" for mark in found}
+    told = (mark for mark in found if mark.defect and mark.affected is not None)
+    return {str(mark.defect): "affected" if mark.affected else "fixed" for mark in told}
 
 
-def _version_text(binary: Path) -> str:
-    if not binary.is_file():
-        raise UserError("no such file", where=str(binary), remedy="give the path of a llama-server binary")
+def code_of(binary: Path) -> Path:
+    """The file that holds the server's code: the program, or the library beside it that it is linked with.
+
+    Upstream's shared build (BUILD_SHARED_LIBS) leaves nothing but main() in the program.
+    """
+    beside = binary.resolve().with_name(SERVER_LIBRARY)
+    linked = beside.is_file() and find_marks(binary, (Mark("linked", "", SERVER_LIBRARY, True),))
+    return beside if linked else binary
+
+
+def version_text(binary: Path) -> str:
+    """The line a llama-server prints for --version. Raises UserError when it is none, or not for here."""
+    demand_program(binary)
     try:
-        done = subprocess.run(
-            [str(binary), "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=VERSION_DEADLINE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise _no_server(binary, type(error).__name__) from None
-    text = done.stdout.decode(errors="replace")
-    found = re.search(r"^version: .*$", text, re.MULTILINE)
+        said = ask(binary, ["--version"], VERSION_DEADLINE, VERSION_LIMIT)
+    except OSError as error:
+        raise _no_server(binary, error.strerror or "cannot be run") from None
+    found = VERSION_LINE.search(said.text)
     if found is None:
-        raise _no_server(binary, f"--version printed {printable(text.strip()[:60])!r}")
+        raise _no_server(binary, _instead(said))
     return printable(found.group(0))
+
+
+def _instead(said: Said) -> str:
+    if said.code is None and not said.text.strip():
+        return f"--version printed nothing for {said.seconds:.0f} s"
+    told = next((line.strip() for line in said.text.splitlines() if line.strip()), "")
+    if said.code is not None and said.code < 0:
+        return f"--version died of {signal_name(-said.code)}"
+    return f"--version printed {printable(told[:TOLD_LENGTH])!r}" if told else "--version printed nothing"
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11; "signal 99" for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _no_server(binary: Path, why: str) -> UserError:

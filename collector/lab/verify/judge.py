@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import signal
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from analyzers.contracts.trials import Judgement, Signature
+from analyzers.contracts.report import Report
+from analyzers.contracts.trials import INCONCLUSIVE, Judgement, Signature, Trial
+from analyzers.errors import UserError
 from analyzers.triage.run import Options, triage
 from collector.lab.demo.record import record
 from collector.lab.faults.provoked import Provoked
+from collector.lab.verify.findings import ended_from_outside
+
+VMSTAT = Path("/proc/vmstat")
+OOM_COUNTER = "oom_kill "
 
 
 def judge(provoked: Provoked, folder: Path) -> tuple[Judgement, Signature]:
-    """The verdict on what ``provoked`` left behind; its bundle is written into ``folder``."""
-    bundle = record(provoked, folder / "bundle")
-    inputs = [bundle, *([provoked.core.path] if provoked.core.path else [])]
-    with ExitStack() as stack:
-        report = triage(inputs, Options(fast=True), stack).report
+    """The verdict on what ``provoked`` left behind; its bundle is written into ``folder``.
+
+    Evidence that cannot be read is a verdict of its own, UNDETERMINED: it must not end the run.
+    Raises OSError when ``folder`` cannot be written.
+    """
+    inputs = record(provoked, folder / "bundle")
+    try:
+        with ExitStack() as stack:
+            report = triage(inputs, Options(fast=True), stack).report
+    except UserError as error:
+        return Judgement(class_="UNDETERMINED", summary=f"not judged: {error}"), Signature()
+    return judgement_of(report), Signature(
+        bug_key=report.signature.bug_key, site_key=report.signature.site_key
+    )
+
+
+def judgement_of(report: Report) -> Judgement:
+    """What a trial keeps of a report."""
     said = report.verdict
-    judgement = Judgement(
+    return Judgement(
         class_=said.class_,
         defect=said.defect,
         cause=said.cause,
@@ -26,4 +46,37 @@ def judge(provoked: Provoked, folder: Path) -> tuple[Judgement, Signature]:
         confidence=said.confidence,
         summary=said.summary,
     )
-    return judgement, Signature(bug_key=report.signature.bug_key, site_key=report.signature.site_key)
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel's out-of-memory killer ended since boot; None where it does not say."""
+    with suppress(OSError, ValueError):
+        for line in VMSTAT.read_text().splitlines():
+            if line.startswith(OOM_COUNTER):
+                return int(line[len(OOM_COUNTER) :])
+    return None
+
+
+def settled(trial: Trial, oom_before: int | None = None) -> Trial:
+    """``trial``, unless its server was ended from outside: then it is inconclusive and says by what.
+
+    ``oom_before``: ``oom_kills()`` before the trial.
+    """
+    if not ended_from_outside(trial) or trial.signal is None:
+        return trial
+    note = f"the server was ended from outside by {_name(trial.signal)}: {_by(trial.signal, oom_before)}"
+    return trial.model_copy(update={"outcome": INCONCLUSIVE, "reached": False, "notes": [note, *trial.notes]})
+
+
+def _by(number: int, oom_before: int | None) -> str:
+    now = oom_kills()
+    if number == signal.SIGKILL and None not in (oom_before, now) and now != oom_before:
+        return "the kernel was out of memory"
+    return "out of memory, or another process" if number == signal.SIGKILL else "another process"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from analyzers.catalogue.loader import catalogue
-from analyzers.contracts.trials import Finding, Trial, TrialRun
+from analyzers.contracts.trials import CRASHED, Finding, Trial, TrialRun
 from analyzers.errors import UserError
 from analyzers.version import __version__
 from collector.lab.reference.server import ReferenceServer
 from collector.lab.reference.spec import ServerSpec
+from collector.lab.verify.findings import unfinished
 from collector.lab.verify.host import host_facts
+from collector.lab.verify.judge import oom_kills, settled
+from collector.lab.verify.keep import TRIALS, Kept, dumped, kept
 from collector.lab.verify.options import Outputs
-from collector.lab.verify.subject import Chosen, Say, Wanted, choose
+from collector.lab.verify.progress import Progress, Voice
+from collector.lab.verify.subject import Chosen, Say, Wanted, choose, explained
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -49,26 +50,31 @@ Conclude = Callable[[Sequence[Trial]], list[Finding]]
 
 @dataclass
 class Session:
-    """One run: where it is kept and what it has so far."""
+    """One run: where it is kept and what it has so far. ``problem`` ended it early."""
 
     method: str
-    folder: Path
-    console: Console
+    kept: Kept
+    progress: Progress
     options: dict[str, Any]
     seed: int
-    started: float = field(default_factory=time.time)
+    started: float
     trials: list[Trial] = field(default_factory=list)
     interrupted: bool = False
+    problem: UserError | None = None
+    oom_before: int | None = field(default_factory=oom_kills)
 
-    def say(self, line: str) -> None:
-        self.console.print(Text(f"  {time.time() - self.started:6.1f} s  {line}"), soft_wrap=True)
+    @property
+    def say(self) -> Say:
+        return self.progress.say
 
     def keep(self, trial: Trial) -> None:
         """On disk before the next one starts: a run that is killed keeps what it paid for."""
+        trial = settled(trial, self.oom_before)
+        self.oom_before = oom_kills()
         self.trials.append(trial)
-        with (self.folder / "trials.jsonl").open("a", encoding="utf-8") as file:
-            file.write(trial.model_dump_json(by_alias=True, exclude_none=True) + "\n")
+        self.kept.add(dumped(trial))
         self.say(trial_line(trial))
+        self.kept.drop_cores()
 
 
 def trial_line(trial: Trial) -> str:
@@ -92,22 +98,25 @@ def run(
 ) -> TrialRun:
     """All trials of ``carry_out`` on the wanted subject, kept and concluded.
 
-    Ctrl-C ends the trials, not the run: what is finished is concluded and written. Raises UserError when the
-    subject cannot be used, or an output cannot be written.
+    Ctrl-C, SIGTERM and SIGHUP end the trials, not the run: what is finished is concluded and written, as
+    it is when the surroundings fail after the first trial (``problem``). Raises UserError when the subject
+    cannot be used or no trial could be finished, KeyboardInterrupt before the first trial began.
     """
-    console = Console(highlight=False, file=sys.stderr if outputs.json == "-" else sys.stdout)
-    kept, folder = _folder(outputs.folder)
-    session = Session(method, folder, console, options or {}, seed)
-    chosen = choose(wanted, session.say)
-    console.print(Text(f"verify {method}: {chosen.subject.name}", style="bold"), soft_wrap=True)
-    try:
-        with ReferenceServer(folder / "servers") as lab, _terminated_like_interrupted():
+    voice = Voice(highlight=False, file=sys.stderr if outputs.json == "-" else sys.stdout)
+    started = time.time()
+    with ExitStack() as stack:
+        finished = stack.enter_context(_stopped_like_interrupted())
+        folder = stack.enter_context(kept(outputs.folder))
+        progress = stack.enter_context(Progress(voice, started))
+        session = Session(method, folder, progress, options or {}, seed, started)
+        chosen = choose(wanted, session.say)
+        voice.tell(f"verify {method}: {chosen.subject.name}", style="bold")
+        with ReferenceServer(folder.servers) as lab:
             bench = Bench(lab, chosen, session.say, random.Random(seed))  # noqa: S311 - repeatable, not secret
             _collect(session, carry_out(bench))
-    finally:
-        if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
-    return _record(session, chosen, conclude)
+            finished()
+        _say_what_is_kept(session)
+        return _record(session, chosen, conclude)
 
 
 def _collect(session: Session, trials: Iterator[Trial]) -> None:
@@ -117,9 +126,35 @@ def _collect(session: Session, trials: Iterator[Trial]) -> None:
     except KeyboardInterrupt:
         session.interrupted = True
         session.say(f"interrupted; {len(session.trials)} finished trials are kept")
+    except (UserError, OSError) as error:
+        session.problem = _problem(error)
+        if not session.trials:
+            raise session.problem from None
+        session.say(f"ended early after {len(session.trials)} finished trials: {session.problem}")
+
+
+def _problem(error: UserError | OSError) -> UserError:
+    if isinstance(error, UserError):
+        return explained(error)
+    return UserError(
+        f"the run cannot go on ({(error.strerror or type(error).__name__).lower()})",
+        where=str(error.filename or TRIALS),
+        remedy="free some space or set it right, then run it again",
+    )
+
+
+def _say_what_is_kept(session: Session) -> None:
+    if session.kept.stays:
+        session.say(f"trials, logs and cores are in {session.kept.folder}")
+    elif any(trial.outcome == CRASHED for trial in session.trials):
+        session.say("logs and cores of the crashes are not kept; run it with --output FOLDER to keep them")
 
 
 def _record(session: Session, chosen: Chosen, conclude: Conclude) -> TrialRun:
+    findings = conclude(session.trials)
+    if session.interrupted or session.problem:
+        why = "the run was interrupted" if session.interrupted else "the run could not be finished"
+        findings = unfinished(findings, why)
     return TrialRun(
         tool=__version__,
         catalogue=catalogue().version,
@@ -132,32 +167,33 @@ def _record(session: Session, chosen: Chosen, conclude: Conclude) -> TrialRun:
         options=session.options,
         host=host_facts(),
         trials=session.trials,
-        findings=conclude(session.trials),
+        findings=findings,
         interrupted=session.interrupted,
+        problem=str(session.problem) if session.problem else None,
     )
 
 
-def _folder(wanted: Path | None) -> tuple[bool, Path]:
-    if wanted is None:
-        return False, Path(tempfile.mkdtemp(prefix="llama-blackbox-verify-"))
-    try:
-        wanted.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot be made ({error.strerror})", where=str(wanted), remedy="give another --output folder"
-        ) from None
-    return True, wanted.resolve()
-
-
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: servers down, finished trials kept."""
+def _stopped_like_interrupted() -> Iterator[Callable[[], None]]:
+    """SIGTERM and SIGHUP end the trials as Ctrl-C does. Gives what is to be called when they are over.
+
+    Only the first counts: after it, and after the trials, the servers are being taken down, in bounded
+    time. A signal that is ignored stays so (nohup, a shell's background job).
+    """
+    over = threading.Event()
 
     def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        if not over.is_set():
+            over.set()
+            raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    if threading.current_thread() is not threading.main_thread():
+        yield over.set
+        return
+    heeded = [number for number in STOPS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heeded}
     try:
-        yield
+        yield over.set
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from analyzers.contracts.trials import Subject
+from analyzers.core.files import opened_regular, pread
 from analyzers.errors import UserError
 from collector.lab.reference.environments import UNLOAD_VERSION, prepare
 from collector.lab.reference.gguf import cached_model
@@ -14,6 +16,29 @@ from collector.lab.reference.spec import ServerSpec
 from collector.lab.verify.identity import identify_hosted, identify_native
 
 Say = Callable[[str], None]
+GGUF_MAGIC = b"GGUF"
+# What a server that does not come up says, and what that means. Shapes: b11368's and b11549's own words.
+FAILED_STARTS = (
+    (
+        re.compile(
+            r"invalid argument: --sleep-idle-seconds|does not know the parameter .*sleep_idle_seconds"
+        ),
+        "this server has no sleep mode (it refuses --sleep-idle-seconds)",
+        "give a build that has one; upstream added it in December 2025",
+    ),
+    (
+        re.compile(
+            r"gguf_init|failed to (load|open) (the )?(model|GGUF)|unable to load model|error loading model"
+        ),
+        "the server cannot load the model",
+        "check that the model file is whole and of a kind this build knows; without --model one is made",
+    ),
+    (
+        re.compile(r"couldn't bind|[Aa]ddress already in use"),
+        "the server's port was taken by another program at the last moment",
+        "run it again",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +62,24 @@ class Chosen:
 
 
 def choose(wanted: Wanted, say: Say) -> Chosen:
-    """The server to test, made ready. Raises UserError when none, or more than one, is named."""
+    """The server to test, made ready. Raises UserError when none, or more than one, is named, and when
+    the binary or the model cannot be one."""
+    demand_one(wanted)
+    model = cached_model() if wanted.model is None else demanded_model(wanted.model)
+    if wanted.build is not None:
+        return _reference(wanted, model, say)
+    if wanted.server_bin is not None:
+        # servers run in folders of their own, where a relative path leads nowhere
+        binary = wanted.server_bin.absolute()
+        say(f"asking {binary.name} for its version")
+        return Chosen(identify_native(binary), ServerSpec(model=model, binary=binary))
+    version = wanted.version or UNLOAD_VERSION
+    python = prepare(version, progress=say)
+    return Chosen(identify_hosted(version, python), ServerSpec(model=model, python=python))
+
+
+def demand_one(wanted: Wanted) -> None:
+    """Raises UserError unless at most one server is named, with nothing that belongs to another kind."""
     named = [wanted.version, wanted.server_bin, wanted.build]
     if sum(each is not None for each in named) > 1:
         raise UserError(
@@ -51,15 +93,23 @@ def choose(wanted: Wanted, say: Say) -> Chosen:
             where="verify",
             remedy="add --build N, for example 11368",
         )
-    model = wanted.model or cached_model()
-    if wanted.build is not None:
-        return _reference(wanted, model, say)
-    if wanted.server_bin is not None:
-        spec = ServerSpec(model=model, binary=wanted.server_bin)
-        return Chosen(identify_native(wanted.server_bin), spec)
-    version = wanted.version or UNLOAD_VERSION
-    python = prepare(version, progress=say)
-    return Chosen(identify_hosted(version, python), ServerSpec(model=model, python=python))
+
+
+def demanded_model(path: Path) -> Path:
+    """The absolute path of a GGUF. Raises UserError when the file cannot be read or is none."""
+    with opened_regular(path) as descriptor:
+        head = pread(descriptor, len(GGUF_MAGIC), 0)
+    if head != GGUF_MAGIC:
+        raise UserError("not a GGUF model", where=str(path), remedy="give a GGUF file, or leave --model out")
+    return path.absolute()
+
+
+def explained(error: UserError) -> UserError:
+    """``error``, or a plainer one where a server that did not come up said why."""
+    for pattern, what, remedy in FAILED_STARTS:
+        if pattern.search(error.what):
+            return UserError(f"{what}: {error.what}", where=error.where, remedy=remedy)
+    return error
 
 
 def _reference(wanted: Wanted, model: Path, say: Say) -> Chosen:

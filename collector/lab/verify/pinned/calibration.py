@@ -1,0 +1,106 @@
+"""What each request takes on this machine, and what the awake server answers, before anything is pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from collector.lab.faults.prompts import touch
+from collector.lab.reference.client import Answer, Request
+from collector.lab.reference.server import ReferenceServer, RunningServer
+from collector.lab.reference.spec import ServerSpec
+from collector.lab.verify.answers import repeatable, telling
+from collector.lab.verify.pinned.shapes import Shape
+from collector.lab.verify.pinned.windows import Window, post_window, reader_window
+
+# Awake sends of each request: the first one of a process is slower, and two must agree to be compared with.
+SENDS = 2
+# Printed when the loop takes up a task: the first sight from outside that the request's tasks were posted.
+TAKEN_UP = "processing task"
+LINE_DEADLINE = 0.5
+NO_WINDOW = "this machine answers too fast, or too unevenly, for a sleep to be placed in the window"
+
+
+@dataclass(frozen=True)
+class Awake:
+    """The awake answer to one shape's request. ``seconds`` of the slowest; ``problem`` says why trials of
+    this shape can say nothing, None when they can. ``window`` is None for a shape that is not pinned."""
+
+    answer: Answer
+    seconds: float
+    window: Window | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One awake send: its answer, and when its first task was taken up (seconds from sending)."""
+
+    answer: Answer
+    posted: float | None
+
+
+def calibrate(lab: ReferenceServer, spec: ServerSpec, shapes: tuple[Shape, ...]) -> dict[str, Awake]:
+    """Shape name -> what its awake answers were, on one server that never sleeps.
+
+    Poisoned when the shapes are: filling freed memory takes time. Raises UserError when it does not start.
+    """
+    poisoned = any(shape.poisoned for shape in shapes)
+    server = lab.start(replace(spec, idle_seconds=-1, poisoned=poisoned))
+    try:
+        server.send(touch())
+        return {shape.name: _awake(server, shape) for shape in shapes}
+    finally:
+        server.take_down()
+
+
+def _awake(server: RunningServer, shape: Shape) -> Awake:
+    sends = [send_awake(server, shape.request) for _ in range(SENDS)]
+    answers = [each.answer for each in sends]
+    awake = Awake(answers[-1], max(each.seconds for each in answers), problem=_unusable(answers))
+    if shape.asleep or awake.problem is not None:
+        return awake
+    window = _post(server, shape, sends) if shape.plain else _reader(answers)
+    return replace(awake, window=window, problem=None if window else NO_WINDOW)
+
+
+def _unusable(answers: list[Answer]) -> str | None:
+    silent = [answer.error for answer in answers if answer.status is None]
+    if silent:
+        return f"the awake server does not answer this request ({silent[0]})"
+    if telling(answers[0]) != telling(answers[1]):
+        return "two awake answers differ, so that none can be called right"
+    return None
+
+
+def _reader(answers: list[Answer]) -> Window | None:
+    return reader_window(min(answer.seconds for answer in answers))
+
+
+def _post(server: RunningServer, shape: Shape, sends: list[Sent]) -> Window | None:
+    assert shape.plain is not None  # noqa: S101 - checked by the caller
+    reads = [send_awake(server, shape.plain).posted for _ in range(SENDS)]
+    posts = [each.posted for each in sends]
+    if None in reads or None in posts:
+        return None
+    return post_window(max(filter(None, reads)), min(filter(None, posts)))
+
+
+def send_awake(server: RunningServer, request: Request) -> Sent:
+    """One send, and the arrival of the first line that says a task of it was taken up."""
+    pending = server.begin(repeatable(request))
+    answer = pending.wait(request.timeout + LINE_DEADLINE)
+    if answer is None:
+        raise TimeoutError(request.route)
+    taken = _taken_up(answer.sent)
+    server.wait_until(lambda each: taken(each) is not None, LINE_DEADLINE if answer.status == 200 else 0.0)
+    moment = taken(server)
+    return Sent(answer, None if moment is None else moment - answer.sent)
+
+
+def _taken_up(since: float) -> Callable[[RunningServer], float | None]:
+    def first(server: RunningServer) -> float | None:
+        found = [line.mono for line in server.output.lines() if line.mono >= since and TAKEN_UP in line.text]
+        return min(found, default=None)
+
+    return first

@@ -1,0 +1,129 @@
+"""All pinned trials of a run, defect by defect, one finished trial at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from analyzers.contracts.trials import Trial
+from analyzers.errors import UserError
+from collector.lab.verify.findings import shows
+from collector.lab.verify.judge import oom_kills, settled
+from collector.lab.verify.pinned.calibration import Awake, calibrate
+from collector.lab.verify.pinned.conclude import summary
+from collector.lab.verify.pinned.pins import CANNOT, Pin, choose_pin
+from collector.lab.verify.pinned.shapes import Shape, shapes_for
+from collector.lab.verify.pinned.trial import Plan, inconclusive, pinned_trial
+from collector.lab.verify.pinned.unpinned import asleep_trial
+from collector.lab.verify.pinned.warm import Warm
+from collector.lab.verify.session import Bench
+
+# A server that did not start so many times in a row will not: the machine's state is said, not waited for.
+FAILED_STARTS = 3
+SLEEP_OPTIONS = ("--sleep-idle-seconds", "sleep_idle_seconds")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the command line asked for. ``until_shown`` ends a defect's trials at the first that shows it."""
+
+    defects: tuple[str, ...]
+    trials: int
+    unpoisoned: bool = False
+    until_shown: bool = False
+
+
+@dataclass
+class Pinning:
+    """A run under way. The pin is found once: it depends on the build, not on the request."""
+
+    bench: Bench
+    choice: Choice
+    warm: Warm
+    pin: Pin | None = None
+    sought: bool = False
+    number: int = 0
+    failed_starts: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def defect(self, defect: str) -> Iterator[Trial]:
+        """Every trial of one defect; its time starts here, calibration included."""
+        self.began = time.monotonic()
+        shapes = shapes_for(defect, unpoisoned=self.choice.unpoisoned)
+        awake = self._calibrated(shapes)
+        made: list[Trial] = []
+        for index in range(self.choice.trials):
+            trial = self._one(shapes[index % len(shapes)], awake)
+            made.append(trial)
+            yield trial
+            if self._enough(trial, made):
+                break
+            self.began = time.monotonic()
+        self.bench.say(f"{defect}: {summary(defect, made)}")
+
+    def _calibrated(self, shapes: tuple[Shape, ...]) -> dict[str, Awake]:
+        self.bench.say(f"measuring awake answers: {', '.join(shape.name for shape in shapes)}")
+        awake = calibrate(self.bench.lab, self.bench.spec, shapes)
+        for name, each in awake.items():
+            self.bench.say(f"{name}: {_told(each)}")
+        if not self.sought and any(each.window for each in awake.values()):
+            self.sought = True
+            server = self.warm.take(poisoned=shapes[0].poisoned)
+            self.pin = choose_pin(server, self.bench.chosen.subject.build, self.bench.say)
+            self.warm.proven = self.pin is not None
+        return awake
+
+    def _one(self, shape: Shape, awake: dict[str, Awake]) -> Trial:
+        self.number += 1
+        plan = Plan(self.number, shape, awake[shape.name], self.began)
+        before = oom_kills()
+        return settled(self._made(plan), before)
+
+    def _made(self, plan: Plan) -> Trial:
+        if plan.awake.problem is not None:
+            return inconclusive(plan, plan.awake.problem)
+        if plan.shape.asleep:
+            return asleep_trial(self.warm, plan)
+        if self.pin is None:
+            return inconclusive(plan, CANNOT)
+        return pinned_trial(self.warm, self.pin, plan)
+
+    def _enough(self, trial: Trial, made: Sequence[Trial]) -> bool:
+        """Shown, where that was asked for; or nothing further can come of it."""
+        started = self.warm.server is not None or trial.judgement is not None or trial.seconds is not None
+        self.failed_starts = 0 if started else self.failed_starts + 1
+        if self.failed_starts >= FAILED_STARTS:
+            self.bench.say(f"given up after {FAILED_STARTS} trials in a row without a server to try")
+            return True
+        shown = trial.defect is not None and trial.reached and shows(trial.defect, trial)
+        return shown and self.choice.until_shown
+
+
+def carry_out(bench: Bench, choice: Choice) -> Iterator[Trial]:
+    """The trials of every chosen defect. Raises UserError when no server can be started at all."""
+    run = Pinning(bench, choice, Warm(bench.lab, bench.spec))
+    for defect in choice.defects:
+        try:
+            yield from run.defect(defect)
+        except UserError as error:
+            raise _no_sleep_mode(error) or error from None
+
+
+def _told(awake: Awake) -> str:
+    window = awake.window
+    took = f"awake {awake.seconds * 1000:.0f} ms"
+    if awake.problem is not None or window is None:
+        return awake.problem or took
+    begin, aim, end = (moment * 1000 for moment in (window.begin, window.aim, window.end))
+    return f"{took}, window {begin:.0f} to {end:.0f} ms after sending, aimed at {aim:.0f} ms"
+
+
+def _no_sleep_mode(error: UserError) -> UserError | None:
+    if not any(option in error.what for option in SLEEP_OPTIONS):
+        return None
+    return UserError(
+        "this server has no sleep mode (it refuses --sleep-idle-seconds)",
+        where=error.where,
+        remedy="test a build that has one, of December 2025 or later",
+    )

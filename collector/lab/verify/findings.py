@@ -12,6 +12,7 @@ from analyzers.contracts.trials import (
     EXIT_INCONCLUSIVE,
     EXIT_SOUND,
     INCONCLUSIVE,
+    LEAKED,
     REFUSED,
     SOUND,
     STRANDED,
@@ -24,6 +25,8 @@ from collector.lab.faults.provoked import CORE_SIGNALS
 MISSED_CHANCE = 0.05
 # Defects whose trials may crash in a way that no stack explains.
 CRASHING = ("D1", "D2")
+# Outcomes that are one defect and no other.
+OWN_OUTCOME = {STRANDED: "D3", LEAKED: "D5"}
 SURE = ("proven", "strong")
 NO_SUCH_ROUTE = 404
 
@@ -97,15 +100,17 @@ def _no_route(trial: Trial) -> bool:
 
 
 def shows(defect: str, trial: Trial) -> bool:
-    """The trial, made for ``defect``, is an instance of it. D3 is a stranded request, D1 and D2 are
-    everything else bad. AddressSanitizer's report of freed memory counts as what the trial was made for."""
+    """The trial, made for ``defect``, is an instance of it. D3 is a stranded request, D5 held memory, D1
+    and D2 are everything else bad. A report of AddressSanitizer counts as what the trial was made for."""
     if trial.outcome not in BAD or ended_from_outside(trial):
         return False
     if trial.judgement is not None and trial.judgement.defect is not None:
         return trial.judgement.defect == defect
     if trial.outcome == CRASHED:
         return defect in CRASHING and (trial.judgement is None or bool(trial.oracle))
-    return (trial.outcome == STRANDED) == (defect == "D3")
+    if trial.outcome in OWN_OUTCOME:
+        return OWN_OUTCOME[trial.outcome] == defect
+    return defect not in OWN_OUTCOME.values()
 
 
 def shown_by_the_way(trial: Trial) -> str | None:

@@ -23,7 +23,7 @@ from collector.lab.verify.progress import Voice
 CELL_LENGTH = 300
 
 
-class RunProblem(UserError):
+class EndedEarlyError(UserError):
     """What ended the run early, once more as its last line and exit status."""
 
     def __init__(self, line: str) -> None:
@@ -56,7 +56,7 @@ def _status(run: TrialRun) -> int:
         return EXIT_INTERRUPTED
     status = exit_status(run.findings)
     if run.problem is not None and status != EXIT_DEFECT:
-        raise RunProblem(run.problem)
+        raise EndedEarlyError(run.problem)
     return status
 
 

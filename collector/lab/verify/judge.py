@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Report
 from analyzers.contracts.trials import INCONCLUSIVE, Judgement, Signature, Trial
 from analyzers.errors import UserError
@@ -18,13 +20,16 @@ VMSTAT = Path("/proc/vmstat")
 OOM_COUNTER = "oom_kill "
 
 
-def judge(provoked: Provoked, folder: Path) -> tuple[Judgement, Signature]:
+def judge(provoked: Provoked, folder: Path, more: Sequence[Evidence] = ()) -> tuple[Judgement, Signature]:
     """The verdict on what ``provoked`` left behind; its bundle is written into ``folder``.
+
+    ``more`` is what the collector saw from outside, of a stranded request for example.
 
     Evidence that cannot be read is a verdict of its own, UNDETERMINED: it must not end the run.
     Raises OSError when ``folder`` cannot be written.
     """
-    inputs = record(provoked, folder / "bundle")
+    (folder / "bundle").mkdir(parents=True, exist_ok=True)
+    inputs = record(provoked, folder / "bundle", more)
     try:
         with ExitStack() as stack:
             report = triage(inputs, Options(fast=True), stack).report

@@ -117,7 +117,7 @@ class LogFact:
 
     ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
     task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
-    bind-failed | context-failed | restart-in-place, and of a router about one of its children: child-spawned |
+    bind-failed | context-failed | restart-in-place; a router's about its children: child-spawned |
     child-stopping | child-killed | child-called. ``task_id``, ``child_name`` (its model) and ``child_port``
     where the line names them; ``value`` of listening is the port.
     """

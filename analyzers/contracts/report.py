@@ -53,8 +53,21 @@ class Signature(Part):
 
 class Model(Part):
     path: str | None = None
+    name: str | None = Field(default=None, description="the name a router knows it by")
     size: int | None = None
     mtime: float | None = None
+
+
+class Parent(Part):
+    """The router whose child a process was. ``start_time`` is seconds since boot.
+
+    ``tid`` is the router's thread that started the child, all that a core's notes tell of the parent.
+    """
+
+    pid: int | None = None
+    tid: int | None = None
+    start_time: float | None = None
+    port: int | None = None
 
 
 class Process(Part):
@@ -70,6 +83,8 @@ class Process(Part):
     code: int | None = None
     fault_address: str = "unknown"
     role: str | None = None
+    port: int | None = Field(default=None, description="the TCP port it listened on")
+    parent: Parent | None = Field(default=None, description="a router's child: the router")
 
 
 class FrameView(Part):

@@ -47,6 +47,7 @@ class Core:
     si_code: int | None = None
     fault_address: int | None = None  # None: unknown
     pid: int | None = None
+    parent: int | None = None  # id of the parent's THREAD that forked it (measured), not of the process
     program: str | None = None
     arguments: str | None = None  # NT_PRPSINFO, at most 80 characters, NOT redacted
     threads: tuple[ThreadRegisters, ...] = ()

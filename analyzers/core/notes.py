@@ -126,6 +126,7 @@ def _assembled(path: Path, size: int, layout: _Layout, records: Records) -> Core
         si_code=code,
         fault_address=address,
         pid=records.pid,
+        parent=records.parent,
         program=records.program,
         arguments=records.arguments,
         threads=tuple(records.threads.values()),

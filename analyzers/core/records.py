@@ -1,8 +1,9 @@
 """The note records of an x86-64 Linux core.
 
 Layouts: ``struct elf_prstatus`` (336 bytes: signal at 12, pid at 32, 27 registers at 112), ``siginfo_t``
-(number, errno, code at 0, 4, 8; address at 16), ``struct elf_prpsinfo`` (136 bytes: pid at 24, name at 40,
-arguments at 56), NT_FILE (count, page size, rows of three words, then the names), NT_AUXV (pairs of words).
+(number, errno, code at 0, 4, 8; address at 16), ``struct elf_prpsinfo`` (136 bytes: pid at 24, parent at 28,
+name at 40, arguments at 56), NT_FILE (count, page size, rows of three words, then the names), NT_AUXV (pairs
+of words).
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Records:
     mapped: tuple[MappedFile, ...] = ()
     auxv: dict[int, int] = field(default_factory=dict)
     pid: int | None = None
+    parent: int | None = None
     program: str | None = None
     arguments: str | None = None
     delivered: int | None = None  # pr_cursig of the first thread
@@ -96,7 +98,7 @@ def _read_siginfo(body: bytes, offset: int, records: Records) -> None:
 
 def _read_process(body: bytes, offset: int, records: Records) -> None:
     if len(body) >= PRPSINFO_SIZE and records.pid is None:
-        records.pid = struct.unpack_from("<i", body, 24)[0]
+        records.pid, records.parent = struct.unpack_from("<ii", body, 24)
         records.program = plain(_text(body[40:56])) or None
         records.arguments = _text(body[56:136]).strip() or None
 

@@ -30,13 +30,16 @@ class Chosen:
     later: Life | None = None
 
 
-def one_life(evidence: Sequence[Evidence], lives: Sequence[Life]) -> Chosen:
-    """The evidence without the other lives' log lines, and a gap that says which life was read."""
+def one_life(evidence: Sequence[Evidence], lives: Sequence[Life], port: int | None = None) -> Chosen:
+    """The evidence without the other lives' log lines, and a gap that says which life was read.
+
+    ``port`` is where the process of the core listened, when that is known.
+    """
     # By name, so that the order in which the inputs were given decides nothing.
     items, lives = list(evidence), sorted(lives, key=lambda life: life.name)
     if len(lives) < 2:
         return Chosen(items, [], lives[0] if lives else None)
-    index, why, doubted = choose(lives, items)
+    index, why, doubted = choose(lives, items, port)
     life = lives[index]
     dropped = frozenset().union(*(other.ids for other in lives)) - life.ids
     kept = [item for item in items if item.id not in dropped]
@@ -68,17 +71,33 @@ def muted(item: Evidence) -> Evidence:
     return item.model_copy(update={"trust": Trust.CLIENT}) if sleeps else item
 
 
-def choose(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[int, str, bool]:
+def choose(
+    lives: Sequence[Life], items: Sequence[Evidence], port: int | None = None
+) -> tuple[int, str, bool]:
     """(index of the life that is read, why, True when that is a guess between lives that slept and not)."""
-    fitting, why = _by_name(lives, items)
+    fitting, why = _by_port(lives, port) or _by_name(lives, items)
     if len(fitting) > 1:
         running = _by_clock(lives, fitting, items)
         if running:
             fitting, why = running, "the one that was running when the process died"
     if len(fitting) == 1:
-        return fitting[0], why, False
+        return fitting[0], why, _may_be_the_router(lives, fitting[0], items)
     index, why, sure = _guess(lives, fitting, items)
     return index, why, not sure and len({lives[at].slept for at in fitting}) > 1
+
+
+def _may_be_the_router(lives: Sequence[Life], chosen: int, items: Sequence[Evidence]) -> bool:
+    """A kernel line beside a router's log that tells no child's end: a router that died prints no more."""
+    life = lives[chosen]
+    if life.port is None or not any(each.routes and each.name == life.name for each in lives):
+        return False
+    named = life.child is not None and life.child.died
+    return not named and any(item.kind == KernelFact.KIND for item in deaths_in(items))
+
+
+def _by_port(lives: Sequence[Life], port: int | None) -> tuple[list[int], str] | None:
+    fitting = [at for at, life in enumerate(lives) if port is not None and life.listens == port]
+    return (fitting, f"the one on port {port}, as the core says") if fitting else None
 
 
 def _by_name(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[list[int], str]:
@@ -88,6 +107,9 @@ def _by_name(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[list[int
     named = [at for at, life in enumerate(lives) if any(_same(life, one) for one in dead)]
     if named:
         return named, f"the one of PID {lives[named[-1]].pid}"
+    reported = [at for at, life in enumerate(lives) if life.child is not None and life.child.died]
+    if reported:
+        return reported, "the child whose end the router reports"
     units = {fact.unit for item in deaths if (fact := fact_of(item, ExitFact)) is not None and fact.unit}
     of_unit = [at for at in every if any(lives[at].is_of(unit) for unit in units)]
     return (of_unit, "the one whose unit or container ended") if of_unit else (every, "the only server in it")
@@ -95,11 +117,15 @@ def _by_name(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[list[int
 
 def _servers(lives: Sequence[Life]) -> list[int]:
     """Without a router's own life where its children's are there: it has no model to crash with."""
-    routed = {life.name for life in lives if life.port is not None}
+    routed = {life.name for life in lives if life.port is not None or life.child is not None}
     kept = [
         at
         for at, life in enumerate(lives)
-        if life.port is not None or life.name not in routed or life.has(MODEL) or life.aborted
+        if life.port is not None
+        or life.child is not None
+        or life.name not in routed
+        or life.has(MODEL)
+        or life.aborted
     ]
     return kept or list(range(len(lives)))
 
@@ -129,14 +155,22 @@ def _replaced(lives: Sequence[Life], at: int, running: Sequence[int], clock: str
 def _guess(lives: Sequence[Life], fitting: Sequence[int], items: Sequence[Evidence]) -> tuple[int, str, bool]:
     aborted = [at for at in fitting if lives[at].aborted]
     deaths = deaths_in(items)
+    seen = any(item.kind in (CoreFact.KIND, KernelFact.KIND) for item in deaths)
+    if not seen and all((child := lives[at].child) is not None and child.died for at in fitting):
+        return _last_to_die(lives, fitting, items), "the last child whose end the router reports", True
     if aborted:
-        alone = len(aborted) == 1 and not any(i.kind in (CoreFact.KIND, KernelFact.KIND) for i in deaths)
-        return aborted[-1], "the last one that ended with an abort", alone
+        return aborted[-1], "the last one that ended with an abort", len(aborted) == 1 and not seen
     followed = [at for at in fitting if any(lives[at].lane == lives[on].lane for on in fitting if on > at)]
     silent = [at for at in followed if not lives[at].stopped]
     if silent and deaths:
         return silent[-1], "the last one that was followed by a restart without a stop", False
     return fitting[-1], "the last one", False
+
+
+def _last_to_die(lives: Sequence[Life], fitting: Sequence[int], items: Sequence[Evidence]) -> int:
+    order = {item.id: at for at, item in enumerate(items)}
+    ends = {at: child.exit for at in fitting if (child := lives[at].child) is not None and child.exit}
+    return max(ends, key=lambda at: order.get(ends[at].id, -1))
 
 
 def _dead(deaths: Iterable[Evidence]) -> Iterator[Incarnation]:

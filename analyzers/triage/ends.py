@@ -15,6 +15,7 @@ from analyzers.triage.lives import CLOCKS, Life
 
 OUTSIDE = (ExitFact.KIND, KernelFact.KIND)
 PROCESS, PROGRAM, UNIT = "another process or another boot", "another program", "another unit"
+SIBLING, ROUTER = "another child of the router", "the router itself"
 BEFORE, AFTER = "before this life began", "after the next life began"
 OTHER_LIVES = (PROCESS, BEFORE, AFTER)  # deaths that a stack without a name may be of
 
@@ -82,6 +83,8 @@ def _stranger(
     if foreign_record(item) and item.incarnation.pid != who.pid:
         return PROGRAM
     fact = fact_of(item, ExitFact)
+    if fact is not None and (family := _of_the_family(fact, item, life)) is not None:
+        return family
     if fact is not None and fact.unit is not None and units is not None and fact.unit not in units:
         return UNIT
     kernel = named_in(item)
@@ -89,6 +92,17 @@ def _stranger(
         return None
     names_it = who.pid is not None and who.pid in (item.incarnation.pid, kernel.tid if kernel else None)
     return _other_time(item, life, None if names_it else later)
+
+
+def _of_the_family(fact: ExitFact, item: Evidence, life: Life | None) -> str | None:
+    """Whose end it is where a router is about: a supervisor knows the router and none of its children."""
+    if life is None or not (life.routes or life.child is not None):
+        return None
+    if fact.by == "router":
+        own = life.child is not None and life.child.exit is not None and life.child.exit.id == item.id
+        return None if own else SIBLING
+    about_all = fact.oom or item.incarnation.pid is not None or fact.by not in ("systemd", "docker")
+    return None if life.child is None or about_all else ROUTER
 
 
 def _units(items: Sequence[Evidence], life: Life | None) -> frozenset[str] | None:

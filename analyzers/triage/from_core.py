@@ -8,12 +8,14 @@ from pathlib import Path
 from analyzers.catalogue.loader import load_defects
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import CoreFact, MarkFact, StackFact, to_evidence
-from analyzers.contracts.report import Gap, Process
+from analyzers.contracts.report import Gap, Model, Parent, Process
 from analyzers.core.buildid import find_executable
 from analyzers.core.facts import core_evidence, core_fact, loop_evidence
 from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from analyzers.core.phase import loop_state
+from analyzers.core.startup import ROUTER_PORT, Startup, read_startup
+from analyzers.logs.text import visible
 from analyzers.privacy.arguments import is_private_option
 from analyzers.privacy.redact import Redactor
 from analyzers.stacks.frames import name_of
@@ -21,6 +23,8 @@ from analyzers.stacks.ladder import Unwound, unwind
 from analyzers.triage.material import CoreWork, Material
 
 NextId = Callable[[], str]
+PORT, ALIAS = "--port", "--alias"
+MAX_NAME = 200  # characters of a model's name
 SERVER_FRAMES = ("server_queue", "server_routes", "server_context", "llama_", "ggml_", "common_")
 
 
@@ -154,11 +158,22 @@ def _process(core: Core, redactor: Redactor | None) -> Process:
     found = find_executable(core)
     server = found.server or found.main
     fact, arguments = core_fact(core), command_words(core.arguments)
+    started = read_startup(core, (PORT, ALIAS), (ROUTER_PORT,))
+    routed = started.number(ROUTER_PORT)
+    hosted = "hosted" if server and server.endswith(".so") and ".abi3" in server else None
     return Process(
         pid=core.pid,
         exe=redactor.text(found.main) if redactor and found.main else found.main,
         build_id=core.build_ids.get(server) if server else None,
         args=redactor.args(arguments) if redactor else arguments,
-        role="hosted" if server and server.endswith(".so") and ".abi3" in server else None,
+        role=hosted or ("child" if routed else None),
+        port=started.number(PORT),
+        parent=Parent(tid=core.parent, port=routed) if routed else None,
+        model=Model(name=_model_name(started, redactor) if routed else None),
         fault_address=f"{fact.fault_address:#x}" if fact.fault_address is not None else "unknown",
     )
+
+
+def _model_name(started: Startup, redactor: Redactor | None) -> str | None:
+    name = visible(started.values.get(ALIAS, ""), MAX_NAME)
+    return (redactor.text(name) if redactor else name) or None

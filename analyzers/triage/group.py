@@ -18,6 +18,7 @@ from analyzers.triage.build import Group
 from analyzers.triage.dying import one_life
 from analyzers.triage.ends import of_this_life
 from analyzers.triage.faults import named_in, one_fault
+from analyzers.triage.lineage import as_its_own, with_life
 from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
 
@@ -122,8 +123,9 @@ def _homeless(name: str, number: int, incidents: int) -> Gap:
 def _closed(item: _Open) -> Group:
     own = {evidence.id for evidence in item.evidence}
     lives = [life for life in item.lives if life.ids & own]
-    chosen = one_life(item.evidence, lives)
+    chosen = one_life(item.evidence, lives, item.process.port)
     unnamed = item.who.pid is None and (chosen.life is None or chosen.life.pid is None)
     who = Incarnation(pid=item.process.pid) if unnamed else item.who  # a bundle's manifest names its process
     kept, more = of_this_life(chosen.items, chosen.life, chosen.later, who, item.tids)
-    return Group(tuple(kept), (*item.gaps, *chosen.gaps, *more), item.process)
+    process = with_life(item.process, chosen.life)
+    return Group(tuple(as_its_own(kept, chosen.life)), (*item.gaps, *chosen.gaps, *more), process)

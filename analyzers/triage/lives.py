@@ -13,6 +13,28 @@ SLEEPS = ("enter-sleep", "exit-sleep")
 CLOCKS = ("mono", "wall")
 CONTAINERS = ("compose", "kubectl")  # forms in which a stream is a container's name
 UNITS = (".service", ".scope", ".slice")
+CHILD_EVENTS = ("child-spawned", "child-stopping", "child-killed", "child-called")
+
+
+@dataclass(frozen=True)
+class Child:
+    """What a router's own lines say of one of its children.
+
+    ``about`` are those lines, its end (``exit``) among them. ``asked``: the router was told to stop it, or
+    made room for another model. ``code`` is the status it reports, which is 1 for every death by a signal.
+    """
+
+    name: str | None = None
+    port: str | None = None
+    about: tuple[Evidence, ...] = ()
+    exit: Evidence | None = None
+    code: int | None = None
+    asked: bool = False
+
+    @property
+    def died(self) -> bool:
+        """It ended, nobody had asked for it, and not with a clean status."""
+        return self.exit is not None and not self.asked and self.code != 0
 
 
 @dataclass(frozen=True)
@@ -20,7 +42,8 @@ class Life:
     """The log evidence of one process, in order.
 
     ``name`` is the input's, ``stream`` the unit, container or syslog tag inside it, ``form`` the wrapper's
-    form (``Prefix.form``, or "journal").
+    form (``Prefix.form``, or "journal"). A router's child has its ``port``, what the router says of it as
+    ``child``, and as ``carrier`` the PID by which a journal knows the router.
     """
 
     items: tuple[Evidence, ...]
@@ -28,10 +51,13 @@ class Life:
     stream: str = ""
     port: str | None = None
     form: str | None = None
+    carrier: int | None = None
+    child: Child | None = None
 
     @property
     def ids(self) -> frozenset[str]:
-        return frozenset(item.id for item in self.items)
+        about = self.child.about if self.child else ()
+        return frozenset(item.id for item in (*self.items, *about))
 
     @property
     def who(self) -> Incarnation:
@@ -40,6 +66,18 @@ class Life:
     @property
     def pid(self) -> int | None:
         return next((item.incarnation.pid for item in self.items if item.incarnation.pid is not None), None)
+
+    @property
+    def listens(self) -> int | None:
+        """The TCP port it printed that it listens on, or by which its router calls it."""
+        facts = (fact_of(item, LogFact) for item in self.items if item.trust is not Trust.CLIENT)
+        ports = [int(f.value) for f in facts if f is not None and f.event == "listening" and f.value]
+        return int(self.port) if self.port else ports[-1] if ports else None
+
+    @property
+    def routes(self) -> bool:
+        """True for a router: it speaks of its children."""
+        return self.port is None and self.has(CHILD_EVENTS)
 
     @property
     def aborted(self) -> bool:

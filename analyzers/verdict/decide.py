@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from analyzers.verdict import aborts, answers, plain, stale, stranded, unload
+from analyzers.verdict import aborts, answers, plain, routed, stale, stranded, unload
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import Ending, find_ending
 from analyzers.verdict.finding import Finding
@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     plain.bus_error,
     plain.simple_fault,
     plain.killed,
+    routed.child_ended,
     plain.planned,
     plain.exit_error,
     plain.never_sleeps,

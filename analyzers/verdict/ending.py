@@ -18,6 +18,7 @@ KERNEL_SIGNALS = {
 FAULT_SIGNALS = tuple(int(s) for s in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
 STOP_SIGNALS = (int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP))
 SHELL_SIGNAL_BASE = 128
+ROUTER_SIGNAL_CODE = 1  # what a router reports for every death by a signal, and for a child's own status 1
 SUPERVISOR_KILLS = ("watchdog", "timeout")
 
 
@@ -50,7 +51,7 @@ def find_ending(case: Case) -> Ending:
     number = _core_signal(case) or _kernel_signal(case.kernel)
     code: int | None = None
     for seen in exits:
-        if seen.fact.by == "router":
+        if seen.fact.by == "router" and seen.fact.code == ROUTER_SIGNAL_CODE:
             continue
         witnesses.append(seen.id)
         number = number or _exit_signal(seen.fact)

@@ -346,9 +346,7 @@ def undetermined(case: Case, ending: Ending, story: SleepStory) -> Finding:
     reasons = [
         "nothing in this evidence shows a fault, and nothing rules one out: a memory fault prints no line"
     ]
-    if ending.router_only:
-        reasons = ["the router reports every death of a child as status 1, a crash included"]
-    elif story.slept and (story.phase == "asleep" or story.just_woken):
+    if story.slept and (story.phase == "asleep" or story.just_woken):
         reasons.append(
             f"the log ends {'asleep' if story.phase == 'asleep' else 'in a wake'}: "
             "if the process died there, suspect sleep"

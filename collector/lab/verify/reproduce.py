@@ -1,0 +1,404 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Shows what goes wrong around the sleep mode of llama.cpp's llama-server. Needs Python 3.8, nothing else.
+
+    python3 reproduce.py --server-bin ./build/bin/llama-server
+    python3 reproduce.py --python ENVIRONMENT/bin/python        (an environment that has xllamacpp)
+
+It starts servers of its own on 127.0.0.1, with the tiny random model beside this file, and takes them down.
+
+D1  A token count sent to a sleeping server: its arguments are read before the wake, and point into the
+    model that the sleep has freed.
+D2  The server goes to sleep while a request is still being tokenised: the tokeniser reads a freed model.
+D3  The server goes to sleep while a request is about to be queued: nothing wakes the server for it.
+
+For D2 and D3 the moment of sleep is chosen: the queue loop looks at its idle limit when it is poked, and
+GET /metrics pokes it without counting as work. Freed memory is filled (MALLOC_PERTURB_) for D1 and D2, as
+reading it otherwise often goes unnoticed.
+
+Exit status: 0 not seen, 1 seen, 125 could not be tried (a wrong command line too): for `git bisect run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, NamedTuple  # noqa: UP035 - Python 3.8 has it here only
+
+DEFECTS = ("D1", "D2", "D3")
+FOUND_ON = ""
+MODEL = "model.gguf"
+SEEN, NOT_SEEN, NOT_TRIED = 1, 0, 125
+
+# Blocks from the small-block cache would come back in the same order and hide a stale pointer.
+POISON = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+START_SECONDS = 60.0
+DEATH_SECONDS = 60.0  # writing a core takes a while, and the connection breaks first
+SETTLE_SECONDS = 5.0  # an awake server answers each of these requests in under a second
+OFFSETS = (0.02, 0.015, 0.03, 0.01, 0.04, 0.025)  # D3: from sending to the poke, seconds
+LIMIT = 4 << 20
+# Not SIGKILL: that is the kernel out of memory, or somebody else.
+CRASHES = [getattr(signal, "SIG" + name) for name in ("SEGV", "ABRT", "BUS", "FPE", "ILL", "SYS")]
+
+FIXED = {"temperature": 0.0, "seed": 1, "cache_prompt": False}
+TOUCH = ("POST", "/completion", {"prompt": "hello", "n_predict": 1, **FIXED})
+HELLO = {"messages": [{"role": "user", "content": "say hello"}]}
+COUNT = ("POST", "/v1/chat/completions/input_tokens", HELLO)
+LONG = ("POST", "/tokenize", {"content": "say hello world and crash to the sleep " * 20000})
+NAMES = [f"p{number}" for number in range(300)]
+SCHEMA = {"type": "object", "properties": {name: {"type": "string"} for name in NAMES}, "required": NAMES}
+MANY = ("POST", "/completion", {"prompt": ["a"] * 200, "n_predict": 1, "json_schema": SCHEMA, **FIXED})
+POKE = ("GET", "/metrics", None)
+
+HOSTED = """
+import json, signal, sys, xllamacpp
+wanted, params = json.loads(sys.argv[1]), xllamacpp.CommonParams()
+if hasattr(params, "hostnames"):
+    params.hostnames = ["127.0.0.1"]
+else:
+    params.hostname = "127.0.0.1"
+params.model.path = wanted.pop("model")
+params.cpuparams.n_threads = 1
+for name, value in wanted.items():
+    getattr(params, name)
+    setattr(params, name, value)
+server = xllamacpp.Server(params)
+signal.pause()
+"""
+
+
+class Answer(NamedTuple):
+    status: int | None  # None: no answer
+    body: bytes
+    sent: float  # seconds of time.monotonic()
+    ended: float
+
+    def told(self) -> Any:
+        """What must not depend on sleep."""
+        try:
+            body = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return self.status, self.body
+        if not isinstance(body, dict):
+            return self.status, None
+        return self.status, body.get("tokens"), body.get("input_tokens"), body.get("error")
+
+
+class Program(NamedTuple):
+    server_bin: Path | None
+    python: Path | None  # of an environment that hosts the server
+    model: Path
+    keep: Path | None
+
+    def command(self, port: int, idle: int) -> list[str]:
+        if self.python is not None:
+            wanted = {"model": str(self.model), "port": port, "sleep_idle_seconds": idle, "n_ctx": 512}
+            wanted.update(n_parallel=1, endpoint_metrics=True, endpoint_slots=True, warmup=False)
+            return [str(self.python), "-I", "-c", HOSTED, json.dumps(wanted)]
+        options = ["--host", "127.0.0.1", "-c", "512", "-np", "1", "-t", "1", "--no-warmup", "--metrics"]
+        where = ["-m", str(self.model), "--port", str(port), "--sleep-idle-seconds", str(idle)]
+        return [str(self.server_bin), *where, *options]
+
+
+class Server:
+    """One server in a folder of its own; leaving the context kills it."""
+
+    def __init__(self, program: Program, idle: int, poisoned: bool) -> None:
+        self.idle = idle
+        self.lines: list[tuple[float, str]] = []
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.kept = program.keep
+        self.folder = Path(tempfile.mkdtemp(prefix="reproduce-", dir=program.keep))
+        variables = {**os.environ, **(POISON if poisoned else {})}
+        if program.server_bin is not None:
+            beside = [str(program.server_bin.parent), variables.get("LD_LIBRARY_PATH", "")]
+            variables["LD_LIBRARY_PATH"] = ":".join(filter(None, beside))
+        self.process = subprocess.Popen(
+            program.command(self.port, idle),
+            cwd=self.folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        if self.kept is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _read(self) -> None:
+        with (self.folder / "server.log").open("wb") as log:
+            for line in self.process.stdout or ():
+                log.write(line)
+                text = line.decode("utf-8", "replace").rstrip()
+                self.lines.append((time.monotonic(), text))
+
+    def sleeps(self) -> list[float]:
+        """When it went to sleep; newer builds print a second line, "server is entering"."""
+        said = [(when, text) for when, text in self.lines if "entering sleeping state" in text]
+        return [when for when, text in said if "server is" not in text]
+
+    def ask(self, request: tuple[str, str, Any], timeout: float = 30.0) -> Answer:
+        method, route, body = request
+        payload = None if body is None else json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        sent = time.monotonic()
+        status, found = None, b""
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request(method, route, payload, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            found = response.read(LIMIT)
+            status = response.status
+        return Answer(status, found, sent, time.monotonic())
+
+    def begin(self, request: tuple[str, str, Any]) -> list[Answer]:
+        """Ask in a thread of its own; the answer is put into the list that is returned."""
+        answers: list[Answer] = []
+        threading.Thread(target=lambda: answers.append(self.ask(request, 60.0)), daemon=True).start()
+        return answers
+
+    def is_asleep(self) -> bool:
+        answer = self.ask(("GET", "/props", None), 1.0)
+        try:
+            return bool(answer.status == 200 and json.loads(answer.body).get("is_sleeping") is True)
+        except (ValueError, AttributeError):
+            return False
+
+    def comes_up(self) -> bool:
+        """Healthy, and its queue loop runs."""
+        return _until(lambda: not self.lives() or self._is_up(), START_SECONDS) and self.lives()
+
+    def _is_up(self) -> bool:
+        return all(self.ask(probe, 1.0).status == 200 for probe in (("GET", "/health", None), POKE))
+
+    def lives(self) -> bool:
+        return self.process.poll() is None
+
+    def settles(self, answers: list[Answer]) -> None:
+        """Wait until there is an answer or an end, or long enough to know that there will be none."""
+        _until(lambda: bool(answers) or not self.lives(), SETTLE_SECONDS)
+
+    def died(self, seconds: float) -> str | None:
+        """How it ended, waiting at most ``seconds``; None while it lives."""
+        if not _until(lambda: not self.lives(), seconds):
+            return None
+        code = self.process.returncode
+        return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+    def crashed(self) -> bool:
+        reported = any("AddressSanitizer" in text for _, text in self.lines)
+        return -(self.process.poll() or 0) in CRASHES or (not self.lives() and reported)
+
+    def last_lines(self) -> str:
+        return "\n".join("      | " + _printable(text) for _, text in self.lines[-4:])
+
+
+class Try(NamedTuple):
+    verdict: int  # SEEN, NOT_SEEN or NOT_TRIED
+    text: str  # what happened
+
+
+def main() -> int:
+    program, wanted = _arguments()
+    if FOUND_ON:
+        print(f"first found on: {FOUND_ON}")
+    said = {defect: _decide(defect, program) for defect in wanted}
+    print()
+    for defect, verdict in said.items():
+        print(defect, {SEEN: "SEEN", NOT_SEEN: "not seen", NOT_TRIED: "could not be tried"}[verdict])
+    return next((verdict for verdict in (SEEN, NOT_TRIED) if verdict in said.values()), NOT_SEEN)
+
+
+def _decide(defect: str, program: Program) -> int:
+    verdicts: list[int] = []
+    for number in range(WAYS[defect].tries):
+        verdict, text = _try(WAYS[defect], program, number)
+        print(f"{defect} try {number + 1}: {text}", flush=True)
+        verdicts.append(verdict)
+        if verdict == SEEN or (number >= 2 and NOT_SEEN not in verdicts):
+            break
+    return next((verdict for verdict in (SEEN, NOT_SEEN) if verdict in verdicts), NOT_TRIED)
+
+
+def _try(way: Way, program: Program, number: int) -> Try:
+    with Server(program, way.idle, way.poisoned) as server:
+        up = server.comes_up()
+        return (
+            way.carry_out(server, number) if up else Try(NOT_TRIED, f"does not start\n{server.last_lines()}")
+        )
+
+
+def count_asleep(server: Server, _: int) -> Try:
+    """D1: one token count to a sleeping server."""
+    awake = server.ask(COUNT)
+    if awake.status != 200:
+        return Try(NOT_TRIED, f"awake, a token count is answered with {awake.status}")
+    if not _until(server.is_asleep, 15.0):
+        return Try(NOT_TRIED, "the server does not go to sleep")
+    return _compared(server, server.ask(COUNT), awake, "a token count to the sleeping server")
+
+
+def read_unloaded(server: Server, _: int) -> Try:
+    """D2: the sleep falls into the tokenising of a long prompt."""
+    server.ask(TOUCH)
+    awake = server.ask(LONG)
+    if awake.status != 200:
+        return Try(NOT_TRIED, f"awake, the request is answered with {awake.status}: {server.died(1.0)}")
+    answers, early = _pinned(server, LONG, min(0.1, 0.4 * (awake.ended - awake.sent)))
+    server.settles(answers)
+    if not answers and server.lives() and server.is_asleep():
+        return Try(NOT_SEEN, "the request was stranded: that is D3")
+    _until(lambda: bool(answers), DEATH_SECONDS)
+    return _within(server, answers, awake, early)
+
+
+def strand(server: Server, number: int) -> Try:
+    """D3: the sleep falls between the tokenising and the queue."""
+    offset = OFFSETS[number % len(OFFSETS)]
+    answers, early = _pinned(server, MANY, offset)
+    server.settles(answers)
+    if answers or not server.lives():
+        return _not_stranded(server, answers, f"sleep wanted {offset * 1000:.0f} ms after sending")
+    if early or not server.is_asleep():
+        return Try(NOT_TRIED, "no answer, but the sleep was not where it was wanted")
+    server.ask(("GET", "/slots", None))
+    freed = _until(lambda: bool(answers), 10.0)
+    end = "GET /slots woke it, and the request was answered" if freed else "GET /slots did not release it"
+    return Try(SEEN, f"no answer for {SETTLE_SECONDS:.0f} s, the server asleep and alive; {end}")
+
+
+def _not_stranded(server: Server, answers: list[Answer], what: str) -> Try:
+    if not server.lives() or not answers or answers[0].status is None:
+        return Try(NOT_TRIED, f"{what}: the server {server.died(DEATH_SECONDS)}, that is not D3")
+    hit = any(answers[0].sent < at < answers[0].ended for at in server.sleeps())
+    return Try(NOT_SEEN if hit else NOT_TRIED, f"{what}: answered" + ("" if hit else ", no sleep inside"))
+
+
+class Way(NamedTuple):
+    carry_out: Callable[[Server, int], Try]
+    idle: int  # the server's limit, seconds
+    poisoned: bool  # not for D3: filled memory would crash the requests whose sleep comes a little early
+    tries: int
+
+
+WAYS = {
+    "D1": Way(count_asleep, 1, True, 3),
+    "D2": Way(read_unloaded, 2, True, 8),
+    "D3": Way(strand, 2, False, 12),
+}
+
+
+def _pinned(server: Server, request: tuple[str, str, Any], offset: float) -> tuple[list[Answer], bool]:
+    """Send ``request`` when the idle limit has passed, and make the server sleep ``offset`` s later."""
+    server.ask(TOUCH)
+    before = len(server.sleeps())
+    limit = time.monotonic() + server.idle
+    _sleep_until(limit - 0.4)
+    server.ask(POKE)  # starts a fresh wait of one second, which reaches past the limit
+    _sleep_until(limit + 0.1)
+    early = len(server.sleeps()) > before
+    answers = server.begin(request)
+    _sleep_until(limit + 0.1 + offset)
+    server.begin(POKE)
+    return answers, early
+
+
+def _within(server: Server, answers: list[Answer], awake: Answer, early: bool) -> Try:
+    if not answers:
+        return Try(NOT_TRIED, "no answer, and the server is not asleep")
+    answer = answers[0]
+    slept = any(answer.sent < at < answer.ended for at in server.sleeps())
+    if early or (server.lives() and not slept):
+        return Try(NOT_TRIED, "the sleep did not fall into the request")
+    return _compared(server, answer, awake, "a sleep during the request")
+
+
+def _compared(server: Server, answer: Answer, awake: Answer, what: str) -> Try:
+    if answer.status is None:
+        end = server.died(DEATH_SECONDS)
+        if not server.crashed():
+            return Try(NOT_TRIED, f"{what}: no answer, the server {end or 'lives'}")
+        return Try(SEEN, f"{what}: the server {end}\n{server.last_lines()}")
+    if answer.told() == awake.told():
+        return Try(NOT_SEEN, f"{what}: answered as when awake")
+    if answer.status == 503:
+        return Try(NOT_SEEN, f"{what}: refused with 503")
+    told = _printable(answer.body.decode("utf-8", "replace"))
+    return Try(SEEN, f"{what}: answered {answer.status} {told}, not as when awake")
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:160])
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return met
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def _arguments() -> tuple[Program, list[str]]:
+    parser = argparse.ArgumentParser(description=f"Shows sleep defects of llama-server: {DEFECTS}.")
+    parser.add_argument("--server-bin", type=Path, help="the llama-server to test")
+    parser.add_argument("--python", type=Path, help="or: the python of an environment that has xllamacpp")
+    parser.add_argument("--model", type=Path, default=Path(__file__).resolve().with_name(MODEL))
+    parser.add_argument("--defect", action="append", choices=DEFECTS, help="only this one (may be repeated)")
+    parser.add_argument("--keep", type=Path, help="keep logs and cores in this folder")
+    parser.add_argument("--url", help="refused: a running server would be crashed; this starts its own")
+    given = parser.parse_args()
+    if given.url is not None:
+        parser.error("a server that is in use is never tested: it would crash; give --server-bin")
+    if (given.server_bin is None) == (given.python is None):
+        parser.error("give one of --server-bin and --python")
+    missing = [path for path in (given.server_bin, given.python, given.model) if path and not path.is_file()]
+    if missing:
+        parser.error(f"no such file: {missing[0]}")
+    if given.keep is not None:
+        given.keep.mkdir(parents=True, exist_ok=True)
+    paths = [path and path.absolute() for path in (given.server_bin, given.python, given.model, given.keep)]
+    return Program(*paths), list(dict.fromkeys(given.defect or DEFECTS))
+
+
+def _carefully() -> int:
+    """``main``, whose own failures are no answer: a traceback would end with the status of a defect."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        return main()
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as ended:
+        return NOT_TRIED if ended.code == 2 else int(ended.code or 0)
+    except Exception as error:  # noqa: BLE001
+        print(f"could not be tried: {type(error).__name__}: {error}", file=sys.stderr)
+        return NOT_TRIED
+
+
+if __name__ == "__main__":
+    sys.exit(_carefully())

@@ -29,9 +29,10 @@ class Startup:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
-        """The value as a port-like number; None when it is none."""
+        """The value as a port number; None when it is none."""
         text = self.values.get(name, "")
-        return int(text) if text.isdecimal() and text.isascii() and len(text) <= 5 else None
+        number = int(text) if text.isdecimal() and text.isascii() and len(text) <= 5 else 0
+        return number or None
 
 
 def read_startup(core: Core, options: Sequence[str], variables: Sequence[str]) -> Startup:

@@ -15,7 +15,6 @@ from analyzers.contracts.report import (
     Host,
     Incident,
     InputFile,
-    Model,
     Process,
     Report,
     Signature,
@@ -28,10 +27,11 @@ from analyzers.triage.threads import thread_views
 from analyzers.triage.timeline import timeline_of
 from analyzers.verdict.case import Case, build_case
 from analyzers.verdict.decide import decide
-from analyzers.verdict.ending import find_ending
+from analyzers.verdict.ending import find_ending, hides
 from analyzers.verdict.finding import Finding
 from analyzers.version import __version__
 
+ROUTERS_STATUS = "the router reports this very death as status 1, as it does every death by a signal"
 WITNESS_LIMIT = 40  # evidence rows in a verdict; the timeline and the threads hold the rest
 
 
@@ -107,8 +107,14 @@ def _verdict(judged: Judged) -> Verdict:
         handler=finding.handler,
         advice=_advice(finding),
         evidence=[by_id[id] for id in wanted[:WITNESS_LIMIT] if id in by_id],
-        reasons=[reason for reason in finding.reasons if reason],
+        reasons=[reason for reason in (*finding.reasons, *_routers_word(judged.case)) if reason],
     )
+
+
+def _routers_word(case: Case) -> list[str]:
+    """Whoever reads the router's log as well must not take its status for another death."""
+    signalled = find_ending(case).signal is not None
+    return [ROUTERS_STATUS] if signalled and any(hides(seen.fact) for seen in case.exits) else []
 
 
 def _advice(finding: Finding) -> list[Advice]:
@@ -159,7 +165,7 @@ def _process(judged: Judged) -> Process:
     core = case.cores[0].fact if case.cores else None
     settings = case.settings[0].fact if case.settings else None
     number = find_ending(case).signal
-    code = next((s.fact.code for s in case.exits if s.fact.code is not None), None)
+    code = next((s.fact.code for s in case.exits if s.fact.code is not None and not hides(s.fact)), None)
     builds = [s.fact.build for s in case.log if s.fact.build] + [
         s.fact.build for s in case.marks if s.fact.build
     ]
@@ -175,7 +181,7 @@ def _process(judged: Judged) -> Process:
         "role": known.role or (settings.role if settings else None),
         "model": known.model
         if known.model.path
-        else Model(path=(settings.model if settings else None) or model),
+        else known.model.model_copy(update={"path": (settings.model if settings else None) or model}),
     }
     return known.model_copy(update=update)
 

@@ -46,6 +46,8 @@ def one_life(evidence: Sequence[Evidence], lives: Sequence[Life], port: int | No
     later = next(
         (other for other in lives[index + 1 :] if any(follows(other, life, c) for c in CLOCKS)), None
     )
+    if not doubted and life.child is not None and _one_family(lives):
+        return Chosen(kept, _other_deaths(lives, index), life, later)
     gap = Gap(
         what=f"{len(lives) - 1} other lives of the server in this log",
         why=f"a verdict reads one life; this one reads number {index + 1} of {len(lives)}: {why}",
@@ -54,6 +56,22 @@ def one_life(evidence: Sequence[Evidence], lives: Sequence[Life], port: int | No
     if not doubted:
         return Chosen(kept, [gap], life, later)
     return Chosen([muted(item) for item in kept], [gap, _NOT_LENT], life, later)
+
+
+def _one_family(lives: Sequence[Life]) -> bool:
+    """One router and its children: their lines are told apart by port, so none is missing for the others."""
+    return sum(life.routes for life in lives) == 1 and all(
+        life.routes or life.child is not None for life in lives
+    )
+
+
+def _other_deaths(lives: Sequence[Life], chosen: int) -> list[Gap]:
+    others = [life.child for at, life in enumerate(lives) if at != chosen and life.child is not None]
+    dead = [f"{child.name} on port {child.port}" for child in others if child.died]
+    if not dead:
+        return []
+    why = f"the router reports their ends too ({', '.join(dead)}); this verdict is about one child"
+    return [Gap(what=f"{len(dead)} other children that died", why=why, command="give their cores as well")]
 
 
 _NOT_LENT = Gap(

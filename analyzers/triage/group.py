@@ -1,9 +1,10 @@
 """Which evidence belongs to which incident.
 
 A core opens an incident. Everything else joins the incident whose process it cannot contradict: by PID, start
-time and boot where both name them, by thread id for kernel lines (their number is a thread id). With one
-incident, what names no process joins it; with several, it joins none and stays a named gap: a guess could
-blame the wrong one. What a client could have written as the kernel's or a supervisor's word joins nothing.
+time and boot where both name them, by thread id for kernel lines (their number is a thread id), by the port
+that a core and a log both name. With one incident, what names no process joins it, and a gap says that only
+the user's word ties a log to a core; with several, it joins none and stays a named gap: a guess could blame
+the wrong one. What a client could have written as the kernel's or a supervisor's word joins nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from analyzers.triage.faults import named_in, one_fault
 from analyzers.triage.lineage import as_its_own, with_life
 from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
+from analyzers.triage.ties import tie_gaps, ties
 
 WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
 
@@ -91,17 +93,32 @@ def _from_anchor(material: Material) -> _Open:
 def _spread(material: Material, opened: list[_Open], loose: list[Gap]) -> None:
     for incident in opened:
         incident.lives += material.lives
+        incident.process = _completed(incident.process, material.process)
+    tied, foreign = ties(material.lives, [incident.process.port for incident in opened])
     homeless: list[Evidence] = []
     for item in material.evidence:
         homes = [incident for incident in opened if incident.takes(item)]
-        if len(homes) == 1:
+        if item.id in tied:
+            homes = [opened[tied[item.id]]] if opened[tied[item.id]] in homes else []
+        if item.id not in foreign and len(homes) == 1:
             homes[0].evidence.append(item)
-        else:
+        elif item.id not in foreign:
             homeless.append(item)
     if len(opened) == 1 and material.process.pid is not None and opened[0].process.pid is None:
         opened[0].process = material.process
+    loose += tie_gaps(material, [i.process for i in opened], tied, foreign)
     if homeless:
         loose.append(_homeless(_name(material, homeless[0]), len(homeless), len(opened)))
+
+
+def _completed(process: Process, told: Process) -> Process:
+    """What a bundle's manifest knows of the very process of the core, and the core itself does not."""
+    if process.pid is None or process.pid != told.pid:
+        return process
+    known = process.model_dump(exclude_none=True, exclude_defaults=True)
+    more = told.model_dump(exclude_none=True, exclude_defaults=True)
+    parts = {key: {**more.get(key, {}), **known.get(key, {})} for key in ("parent", "model")}
+    return Process.model_validate({**more, **known, **{key: part for key, part in parts.items() if part}})
 
 
 def _name(material: Material, item: Evidence) -> str:
@@ -127,5 +144,5 @@ def _closed(item: _Open) -> Group:
     unnamed = item.who.pid is None and (chosen.life is None or chosen.life.pid is None)
     who = Incarnation(pid=item.process.pid) if unnamed else item.who  # a bundle's manifest names its process
     kept, more = of_this_life(chosen.items, chosen.life, chosen.later, who, item.tids)
-    process = with_life(item.process, chosen.life)
+    process = with_life(item.process, chosen.life, lives)
     return Group(tuple(as_its_own(kept, chosen.life)), (*item.gaps, *chosen.gaps, *more), process)

@@ -126,22 +126,25 @@ def _without_lines(lives: Sequence[Life], child: Child) -> Life:
     return replace(router, items=(), port=child.port, child=child)
 
 
-def with_life(process: Process, life: Life | None) -> Process:
+def with_life(process: Process, life: Life | None, lives: Sequence[Life]) -> Process:
     """The process with what its log and its router's tell: role, port, model's name, parent."""
     if life is None:
         return process
+    router = next((each for each in lives if each.routes and each.name == life.name), None)
     found: dict[str, object] = {
         "port": process.port if process.port is not None else life.listens or _port_of(life.child),
         "role": process.role or ("child" if _routed(life) else "router" if life.routes else None),
     }
     if _routed(life):
-        parent = process.parent or Parent()
-        found["parent"] = (
-            parent if parent.pid is not None else parent.model_copy(update={"pid": life.carrier})
-        )
+        found["parent"] = _parent(process.parent or Parent(), life, router)
         name = process.model.name or (life.child.name if life.child else None)
         found["model"] = process.model.model_copy(update={"name": name})
     return process.model_copy(update=found)
+
+
+def _parent(known: Parent, life: Life, router: Life | None) -> Parent:
+    told = {"pid": life.carrier, "port": router.listens if router else None}
+    return known.model_copy(update={key: value for key, value in told.items() if getattr(known, key) is None})
 
 
 def _routed(life: Life) -> bool:

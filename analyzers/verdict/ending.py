@@ -51,7 +51,7 @@ def find_ending(case: Case) -> Ending:
     number = _core_signal(case) or _kernel_signal(case.kernel)
     code: int | None = None
     for seen in exits:
-        if seen.fact.by == "router" and seen.fact.code == ROUTER_SIGNAL_CODE:
+        if hides(seen.fact):
             continue
         witnesses.append(seen.id)
         number = number or _exit_signal(seen.fact)
@@ -60,6 +60,11 @@ def find_ending(case: Case) -> Ending:
     alive = number is None and code is None and _seen_alive(case)
     sent = number in FAULT_SIGNALS and any(_was_sent(seen.fact) for seen in case.cores)
     return Ending(number, code, tuple(witnesses), alive, requested, oom, supervisor, router_only, sent)
+
+
+def hides(fact: ExitFact) -> bool:
+    """True for the router's word that fits a death by any signal as well as a child's own status 1."""
+    return fact.by == "router" and fact.code == ROUTER_SIGNAL_CODE
 
 
 def _was_sent(core: CoreFact) -> bool:

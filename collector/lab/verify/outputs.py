@@ -30,6 +30,25 @@ class EndedEarlyError(UserError):
         Exception.__init__(self, line)
 
 
+def demand_writable(outputs: Outputs) -> None:
+    """Raises UserError for an output that will not be writable: before minutes of trials, not after."""
+    for path in (outputs.junit, Path(outputs.json) if outputs.json and outputs.json != "-" else None):
+        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            raise _unwritable(path, "its folder is missing or may not be written to")
+        if path is not None:
+            demand_plain(path)
+    if outputs.reproducer is not None:
+        from collector.lab.verify.reproducer import demand_new
+
+        demand_new(outputs.reproducer)
+
+
+def demand_plain(path: Path) -> None:
+    """Raises UserError when ``path`` is there and is a link or no regular file."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        raise _unwritable(path, "this is a link, or no regular file")
+
+
 def deliver(run: TrialRun, outputs: Outputs) -> int:
     """Print the findings, write what was asked for, and give the exit status.
 
@@ -133,8 +152,7 @@ def write(path: Path, text: str) -> None:
     Raises UserError when it cannot be written, or when ``path`` is no regular file: a link is not followed.
     """
     try:
-        if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
-            raise _unwritable(path, "this is a link, or no regular file")
+        demand_plain(path)
         _replace(path, text)
     except OSError as error:
         raise _unwritable(path, f"cannot be written ({(error.strerror or 'error').lower()})") from None

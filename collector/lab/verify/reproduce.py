@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Shows what goes wrong around the sleep mode of llama.cpp's llama-server. Needs Python 3.8, nothing else.
 
@@ -7,14 +6,12 @@
 
 It starts servers of its own on 127.0.0.1, with the tiny random model beside this file, and takes them down.
 
-D1  A token count sent to a sleeping server: its arguments are read before the wake, and point into the
-    model that the sleep has freed.
+D1  A token count to a sleeping server: its arguments are read before the wake and point into freed memory.
 D2  The server goes to sleep while a request is still being tokenised: the tokeniser reads a freed model.
 D3  The server goes to sleep while a request is about to be queued: nothing wakes the server for it.
 
-For D2 and D3 the moment of sleep is chosen: the queue loop looks at its idle limit when it is poked, and
-GET /metrics pokes it without counting as work. Freed memory is filled (MALLOC_PERTURB_) for D1 and D2, as
-reading it otherwise often goes unnoticed.
+The moment of sleep is chosen: the queue loop looks at its idle limit when it is poked, and GET /metrics pokes
+it without counting as work. Freed memory is filled for D1 and D2: reading it often goes unnoticed otherwise.
 
 Exit status: 0 not seen, 1 seen, 125 could not be tried (a wrong command line too): for `git bisect run`.
 """
@@ -118,8 +115,7 @@ class Server:
     def __init__(self, program: Program, idle: int, poisoned: bool) -> None:
         self.idle = idle
         self.lines: list[tuple[float, str]] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+        with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = int(probe.getsockname()[1])
         self.kept = program.keep
         self.folder = Path(tempfile.mkdtemp(prefix="reproduce-", dir=program.keep))

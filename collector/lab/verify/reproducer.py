@@ -42,6 +42,15 @@ def write_reproducer(run: TrialRun, folder: Path) -> list[Path]:
     ]
 
 
+def demand_new(folder: Path) -> None:
+    """Raises UserError when the reproducer could not be written into ``folder``."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise _unwritable(folder, "this is not a folder")
+    for name in (SCRIPT, MODEL):
+        if os.path.lexists(folder / name):
+            raise _unwritable(folder / name, "there is something already")
+
+
 def shown_defects(run: TrialRun) -> list[str]:
     """The defects among the script's that ``run`` found, in the script's order."""
     found = {finding.defect for finding in run.findings if finding.conclusion == AFFECTED}

@@ -24,6 +24,7 @@ from collector.lab.verify.host import host_facts
 from collector.lab.verify.judge import oom_kills, settled
 from collector.lab.verify.keep import TRIALS, Kept, dumped, kept
 from collector.lab.verify.options import Outputs
+from collector.lab.verify.outputs import demand_writable
 from collector.lab.verify.progress import Progress, Voice
 from collector.lab.verify.subject import Chosen, Say, Wanted, choose, explained
 
@@ -104,6 +105,7 @@ def run(
     """
     voice = Voice(highlight=False, file=sys.stderr if outputs.json == "-" else sys.stdout)
     started = time.time()
+    demand_writable(outputs)
     with ExitStack() as stack:
         finished = stack.enter_context(_stopped_like_interrupted())
         folder = stack.enter_context(kept(outputs.folder))

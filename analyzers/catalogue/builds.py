@@ -39,29 +39,48 @@ def build_number_of(text: str | None) -> int | None:
 
 def standing_of(defect: Defect, build: int | None) -> Standing:
     """Where ``build`` stands with ``defect``: by its own witness, by its neighbours, or not at all."""
+    return standing_in(defect.builds, defect.id, build)
+
+
+def standing_in(rows: tuple[BuildRange, ...], what: str, build: int | None) -> Standing:
+    """Where ``build`` stands in these ranges; ``what`` names the defect, or the defect on a route."""
     if build is None:
         return Standing("unmeasured", "the build is not known, so nothing can be said about it")
-    for row in defect.builds:
+    for row in rows:
         if build in row:
-            return _inside(defect, row, build)
-    return Standing("unmeasured", _outside(defect, build))
+            return _inside(what, row, build)
+    return Standing("unmeasured", _outside(rows, what, build))
 
 
-def _inside(defect: Defect, row: BuildRange, build: int) -> Standing:
+def standing_between(defect: Defect, first: int | None, last: int | None) -> Standing:
+    """Where every build from ``first`` to ``last`` stands; presumed at most, as none of them is named.
+
+    An open end is taken for what it is: any build there may be.
+    """
+    for row in defect.builds:
+        below = first is not None and first >= row.first
+        above = row.last is None or (last is not None and last <= row.last)
+        if below and above:
+            where = f"{row.first} to {row.last}" if row.last else f"{row.first} and later"
+            return Standing(PRESUMED[row.status], f"all builds it can be lie in the range b{where}")
+    return Standing("unmeasured", "the builds it can be do not all stand alike")
+
+
+def _inside(what: str, row: BuildRange, build: int) -> Standing:
     for witness in row.witnesses:
         if witness.build == build:
-            return Standing(row.status, f"{defect.id} {row.status} in {witness}")
+            return Standing(row.status, f"{what} {row.status} in {witness}")
     seen = "; ".join(str(witness) for _, witness in _neighbours((row,), build))
     return Standing(
-        PRESUMED[row.status], f"b{build} itself was not looked at; {defect.id} is {row.status} in {seen}"
+        PRESUMED[row.status], f"b{build} itself was not looked at; {what} is {row.status} in {seen}"
     )
 
 
-def _outside(defect: Defect, build: int) -> str:
-    if not defect.builds:
-        return f"no released build is known to have {defect.id}; it is kept for its history"
-    sides = [f"{status} in {witness}" for status, witness in _neighbours(defect.builds, build)]
-    return f"nobody looked at {defect.id} in b{build}; nearest: {'; '.join(sides)}"
+def _outside(rows: tuple[BuildRange, ...], what: str, build: int) -> str:
+    if not rows:
+        return f"no released build is known to have {what}; it is kept for its history"
+    sides = [f"{status} in {witness}" for status, witness in _neighbours(rows, build)]
+    return f"nobody looked at {what} in b{build}; nearest: {'; '.join(sides)}"
 
 
 def _neighbours(rows: tuple[BuildRange, ...], build: int) -> list[tuple[str, Witness]]:

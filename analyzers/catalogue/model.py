@@ -37,29 +37,47 @@ class LookAlike:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A mangled name in the binary's symbol table. ``affected`` tells what a binary that has it is."""
+class Sign:
+    """A name in a binary's symbol table that dates it: only builds above ``after`` (the last one looked at
+    without it) and below ``before`` (the first one without it again) have it. Its absence tells nothing: a
+    binary may be stripped, or the function inlined. ``prefix``: names that begin with ``symbol`` count too.
+    """
 
+    id: str
     symbol: str
-    affected: bool
-    builds: str
+    after: int | None = None
+    before: int | None = None
+    prefix: bool = False
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Mark(Sign):
+    """A sign that also tells a defect: ``affected`` is what a binary that has the name is."""
+
+    affected: bool = False
+    builds: str = ""
 
     def __str__(self) -> str:
-        return f"{'affected' if self.affected else 'fixed'} ({self.builds}): {self.symbol}"
+        shown = f"{self.symbol}{'…' if self.prefix else ''}"
+        return f"{'affected' if self.affected else 'fixed'} ({self.builds}): {shown}"
 
 
 @dataclass(frozen=True)
 class Witness:
-    """One build that was looked at. ``method``: measured | source | reported; ``date``: ISO or "reported"."""
+    """One build that was looked at. ``method``: measured | source | reported; ``date``: ISO or "reported";
+    ``local``: seen by this machine's own verifier, not shipped."""
 
     build: int
     method: str
     date: str
     how: str
+    local: bool = False
 
     def __str__(self) -> str:
         when = "" if self.date == "reported" else f", {self.date}"
-        return f"b{self.build}: {self.how} ({self.method}{when})"
+        here = ", local" if self.local else ""
+        return f"b{self.build}: {self.how} ({self.method}{when}{here})"
 
 
 @dataclass(frozen=True)
@@ -98,6 +116,81 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Through:
+    """Routes that share what is known about reaching a defect through them."""
+
+    routes: tuple[str, ...]
+    builds: tuple[BuildRange, ...]
+
+
+@dataclass(frozen=True)
+class ProbeSafety:
+    """What one GET does to a server of one build, as it was measured on ``first`` to ``last``.
+
+    ``wakes`` a sleeping one; ``resets`` the idle timer; ``blocks`` while the model unloads or wakes;
+    ``moves_sleep``: makes a server whose limit has passed sleep at once. ``presumed``: the build itself was
+    not measured.
+    """
+
+    route: str
+    first: int
+    last: int
+    wakes: bool
+    resets: bool
+    blocks: bool
+    moves_sleep: bool
+    method: str
+    date: str
+    how: str
+    presumed: bool = False
+
+    @property
+    def safe(self) -> bool:
+        """It leaves the server as it is. It may still have to wait for its answer (``blocks``)."""
+        return not (self.wakes or self.resets or self.moves_sleep)
+
+
+@dataclass(frozen=True)
+class LocalWitness:
+    """What this machine's own verifier found, from the overlay. ``status``: affected | fixed (clean trials).
+
+    ``stock`` False: a patched or unknown tree, told by its ``build_id`` alone and never by a number.
+    """
+
+    defect: str
+    status: str
+    build: int | None
+    build_id: str | None
+    stock: bool
+    date: str
+    how: str
+    trials: int
+    bound: float | None = None
+    routes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """Which build something is. ``build`` is its number, else it lies in ``first`` to ``last`` (either may be
+    open). ``how``: build-id | marks | marks and version text | commit | version text | unknown."""
+
+    build: int | None
+    first: int | None
+    last: int | None
+    how: str
+    because: str
+    wheel: KnownBuild | None = None
+
+    def __str__(self) -> str:
+        if self.build is not None:
+            return f"b{self.build} by its {self.how}"
+        low = f"b{self.first} or later" if self.first is not None else ""
+        high = f"b{self.last} or earlier" if self.last is not None else ""
+        span = f"between b{self.first} and b{self.last}" if low and high else low or high
+        return f"{span} by its {self.how}" if span else "not known"
+
+
+@dataclass(frozen=True)
 class Defect:
     """One known defect. ``proven_by`` is a list of groups: one proof id of EVERY group must be held."""
 
@@ -112,6 +205,7 @@ class Defect:
     handlers: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
+    through: tuple[Through, ...] = ()
     exposure: bool = True  # False: history, never reported by an exposure check
     fixed_in: int | None = None  # first build known to be free of it
     references: tuple[Reference, ...] = ()

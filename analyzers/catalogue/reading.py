@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 from analyzers.catalogue.model import (
     Advice,
@@ -13,8 +14,11 @@ from analyzers.catalogue.model import (
     KnownBuild,
     LookAlike,
     Mark,
+    ProbeSafety,
     QueueLayout,
     Reference,
+    Sign,
+    Through,
     Witness,
 )
 from analyzers.catalogue.tables import Table
@@ -26,6 +30,9 @@ DEPLOYMENTS = ("any", "systemd", "docker")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}|reported")
 BUILD_ID = re.compile(r"[0-9a-f]{40}")
 MANGLED = re.compile(r"_Z[\w.]+")
+SYMBOL = re.compile(r"[A-Za-z_][\w.]{3,299}")
+COMMIT = re.compile(r"[0-9a-f]{7,40}")
+ROUTE = re.compile(r"(GET|POST) /[\w/:.-]+")
 
 
 def read_advice(table: Table) -> Advice:
@@ -51,6 +58,7 @@ def read_defect(table: Table, proofs: Mapping[str, str]) -> Defect:
         handlers=table.texts("handlers"),
         frames=table.texts("frames"),
         routes=table.texts("routes"),
+        through=table.rows("through", _through),
         exposure=table.flag("exposure", True),
         fixed_in=table.optional_number("fixed_in"),
         references=table.rows("reference", _reference),
@@ -79,7 +87,92 @@ def _mark(table: Table) -> Mark:
     symbol = table.text("symbol")
     if not MANGLED.fullmatch(symbol):
         raise table.fail("'symbol' is not a mangled C++ name")
-    return Mark(symbol, table.flag("affected", True), table.text("builds"))
+    return Mark(
+        **_dated_name(table, symbol), affected=table.flag("affected", True), builds=table.text("builds")
+    )
+
+
+def read_sign(table: Table) -> Sign:
+    """One ``[[sign]]``: a symbol name that dates a binary."""
+    symbol = table.text("symbol")
+    if not SYMBOL.fullmatch(symbol):
+        raise table.fail("'symbol' is not a symbol's name")
+    made = Sign(**_dated_name(table, symbol), how=table.text("how"))
+    if made.after is None and made.before is None:
+        raise table.fail("a sign says 'after' or 'before' which build")
+    return made
+
+
+def _dated_name(table: Table, symbol: str) -> dict[str, Any]:
+    after, before = table.optional_number("after"), table.optional_number("before")
+    if after is not None and before is not None and before <= after + 1:
+        raise table.fail(f"no build lies above b{after} and below b{before}")
+    return {
+        "id": table.text("id"),
+        "symbol": symbol,
+        "after": after,
+        "before": before,
+        "prefix": table.flag("prefix", False),
+    }
+
+
+def _route(table: Table, text: str) -> str:
+    if not ROUTE.fullmatch(text):
+        raise table.fail("a route is a method and a path, like 'POST /tokenize'")
+    return text
+
+
+def _through(table: Table) -> Through:
+    """One ``[[defect.through]]``: routes, and the builds in which they reach the defect."""
+    routes = tuple(_route(table, text) for text in table.texts("routes"))
+    if not routes:
+        raise table.fail("'routes' is empty")
+    return Through(routes, _ranges(table))
+
+
+def read_reach(table: Table) -> tuple[str, Through]:
+    """One ``[[reach]]`` of routes.toml: the defect's id, and one ``through`` row for it."""
+    return table.text("defect"), _through(table)
+
+
+def read_probes(table: Table) -> tuple[ProbeSafety, ...]:
+    """One ``[[probe]]``: what a route does, a row for each range of builds measured alike."""
+    routes = tuple(_route(table, text) for text in table.texts("routes"))
+    rows = table.rows("builds", lambda row: tuple(_probe(row, route) for route in routes))
+    if not routes or not rows:
+        raise table.fail("a probe needs routes and builds")
+    for before, after in pairwise(row[0] for row in rows):
+        if after.first <= before.last:
+            raise table.fail(f"build ranges overlap or are out of order at b{after.first}")
+    return tuple(probe for row in rows for probe in row)
+
+
+def _probe(table: Table, route: str) -> ProbeSafety:
+    made = ProbeSafety(
+        route=route,
+        first=table.number("first"),
+        last=table.number("last"),
+        wakes=table.required_flag("wakes"),
+        resets=table.required_flag("resets"),
+        blocks=table.required_flag("blocks"),
+        moves_sleep=table.required_flag("moves_sleep"),
+        method=table.choice("method", METHODS),
+        date=_date(table),
+        how=table.text("how"),
+    )
+    if made.last < made.first:
+        raise table.fail(f"the range ends (b{made.last}) before it begins (b{made.first})")
+    return made
+
+
+def read_commit(table: Table) -> tuple[str, int]:
+    """One ``[[commit]]``: an upstream commit and the build number it has."""
+    commit = table.text("id")
+    if not COMMIT.fullmatch(commit):
+        raise table.fail("'id' must be 7 to 40 lower-case hex digits")
+    table.choice("method", METHODS)
+    _date(table)
+    return commit, table.number("build")
 
 
 def _date(table: Table) -> str:

@@ -59,8 +59,15 @@ class Table:
     def optional_number(self, key: str) -> int | None:
         return self.number(key) if key in self.data else None
 
+    def optional_real(self, key: str) -> float | None:
+        return self._get(key, float, None) if key in self.data else None
+
     def flag(self, key: str, default: bool) -> bool:
         return self._get(key, bool, default)
+
+    def required_flag(self, key: str) -> bool:
+        """A bool that must be written down: nothing is assumed where a guess could disturb a server."""
+        return self._get(key, bool, None)
 
     def choice(self, key: str, allowed: tuple[str, ...], default: str | None = None) -> str:
         value = self.text(key, default)

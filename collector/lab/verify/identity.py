@@ -8,9 +8,10 @@ from pathlib import Path
 
 from analyzers.catalogue.builds import build_number_of
 from analyzers.catalogue.loader import catalogue
+from analyzers.catalogue.model import Sign
 from analyzers.contracts.trials import Subject
 from analyzers.core.buildid import build_id_of_file
-from analyzers.core.marks import Mark, find_marks
+from analyzers.core.marks import find_names
 from analyzers.errors import UserError
 from collector.lab.reference.output import printable
 from collector.lab.verify.program import Said, ask, demand_program
@@ -25,6 +26,7 @@ VERSION_LINE = re.compile(r"^version: .*$", re.MULTILINE)
 TOLD_LENGTH = 60
 LIBRARY = "xllamacpp*.so"
 SERVER_LIBRARY = "libllama-server-impl.so"
+UNKNOWN_MARK = "unknown"
 
 
 def identify_hosted(version: str, python: Path) -> Subject:
@@ -66,10 +68,21 @@ def identify_native(binary: Path) -> Subject:
 
 
 def marks_of(binary: Path | None) -> dict[str, str]:
-    """Defect id -> affected | fixed, from the symbol names; empty for a stripped or missing file."""
-    found = find_marks(binary) if binary is not None else ()
-    told = (mark for mark in found if mark.defect and mark.affected is not None)
-    return {str(mark.defect): "affected" if mark.affected else "fixed" for mark in told}
+    """Defect id -> affected | fixed | unknown, by the marks of the catalogue in the symbol names.
+
+    ``unknown`` is said, not left out: a missing or stripped file, a shape of the function that nobody has
+    seen, or marks that contradict each other.
+    """
+    marked = [defect for defect in catalogue().defects if defect.marks]
+    names = [mark for defect in marked for mark in defect.marks]
+    found = frozenset(find_names(binary, names)) if binary is not None else frozenset()
+    return {defect.id: _told({m.affected for m in defect.marks if m.id in found}) for defect in marked}
+
+
+def _told(said: set[bool]) -> str:
+    if len(said) != 1:
+        return UNKNOWN_MARK
+    return "affected" if said.pop() else "fixed"
 
 
 def code_of(binary: Path) -> Path:
@@ -78,7 +91,7 @@ def code_of(binary: Path) -> Path:
     Upstream's shared build (BUILD_SHARED_LIBS) leaves nothing but main() in the program.
     """
     beside = binary.resolve().with_name(SERVER_LIBRARY)
-    linked = beside.is_file() and find_marks(binary, (Mark("linked", "", SERVER_LIBRARY, True),))
+    linked = beside.is_file() and find_names(binary, (Sign("linked", SERVER_LIBRARY),))
     return beside if linked else binary
 
 

@@ -173,9 +173,9 @@ def test_every_witness_says_how_and_when(catalogue: Catalogue) -> None:
 
 
 def test_wheels_agree_with_the_ranges_and_the_marks(catalogue: Catalogue) -> None:
-    assert len({wheel.build for wheel in catalogue.wheels}) == len(catalogue.wheels) == 8
+    assert len({wheel.build for wheel in catalogue.wheels}) == len(catalogue.wheels) == 13
     for wheel in catalogue.wheels:
-        assert wheel.version.endswith(f".{wheel.build}")
+        assert f".{wheel.build}" in wheel.version
         assert catalogue.affected("D1", wheel.build).status == wheel.defects["D1"]
         standing = catalogue.affected_wheel("D1", wheel.build_id.upper())
         assert standing is not None

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analyzers.catalogue.loader import load_defects
+from analyzers.catalogue.model import Sign
 from analyzers.core import marks as marks_module
 from analyzers.core.buildid import (
     Executables,
@@ -19,7 +21,7 @@ from analyzers.core.buildid import (
     compare,
     find_executable,
 )
-from analyzers.core.marks import D1_MARKS, Mark, find_marks
+from analyzers.core.marks import find_names
 from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from analyzers.errors import UserError
@@ -103,46 +105,50 @@ def test_without_program_headers_the_name_of_the_executed_file_decides(tmp_path:
     assert find_executable(read_core(builder.write(tmp_path / "core"))).main == "/opt/bin/llama-server"
 
 
-AFFECTED = D1_MARKS[0].needle + "P12mtmd_contextRK15server_http_req18task_response_type"
+SIGNS = tuple(load_defects().every_sign())
+TAKES_VOCAB = "_ZN13server_routes19handle_count_tokensEPK11llama_vocab"
+AFFECTED = TAKES_VOCAB + "P12mtmd_contextRK15server_http_req18task_response_type"
+NEW_SHAPE = TAKES_VOCAB + "P9something"
+SOUND = "_ZN13server_routes19handle_count_tokensERK15server_http_req18task_response_type"
 
 
 @pytest.mark.parametrize(
-    ("names", "affected"),
+    ("names", "ids"),
     [
-        (("malloc", AFFECTED), [True]),
-        ((D1_MARKS[1].needle, "free"), [False]),
-        (("x" + AFFECTED,), []),  # inside another name
-        ((AFFECTED[:40],), []),
-        ((), []),
+        (("malloc", AFFECTED), ("d1-count-tokens-takes-vocab", "d1-takes-vocab-and-mtmd")),
+        ((NEW_SHAPE,), ("d1-count-tokens-takes-vocab",)),
+        ((SOUND, "free"), ("d1-takes-the-request-only",)),
+        ((SOUND + "b",), ()),  # a longer name is another function
+        (("x" + AFFECTED,), ()),  # inside another name
+        ((AFFECTED[:40],), ()),
+        ((), ()),
     ],
 )
-def test_marks_are_found_by_the_beginning_of_a_symbol_name(
-    tmp_path: Path, names: tuple[str, ...], affected: list[bool]
+def test_names_are_found_whole_or_by_their_beginning(
+    tmp_path: Path, names: tuple[str, ...], ids: tuple[str, ...]
 ) -> None:
     path = tmp_path / "lib.so"
     path.write_bytes(shared_object(ID, names))
-    found = find_marks(path)
-    assert [fact.affected for fact in found] == affected
-    assert all(fact.build_id == ID.hex() and fact.defect == "D1" for fact in found)
+    assert find_names(path, SIGNS) == ids
 
 
 def test_a_mark_across_two_windows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks_module, "WINDOW", 16)
     path = tmp_path / "lib.so"
     path.write_bytes(shared_object(ID, ("a" * 11, "needle_of_sixty", "b")))
-    assert len(find_marks(path, (Mark("m", "D9", "needle_of_s", True),))) == 1
+    assert len(find_names(path, (Sign("m", "needle_of_s", prefix=True),))) == 1
 
 
 def test_code_that_contains_the_needle_is_not_a_symbol(tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
     path.write_bytes(shared_object(ID, ("a",), code=b"\0" + AFFECTED.encode() + b"\0"))
-    assert find_marks(path) == ()
+    assert find_names(path, SIGNS) == ()
 
 
 def test_a_pipe_named_as_binary_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="not a regular file"):
-        find_marks(tmp_path / "pipe")
+        find_names(tmp_path / "pipe", SIGNS)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -155,4 +161,4 @@ def test_perturbed_binaries_never_crash(
     path = tmp_path_factory.getbasetemp() / "binary"
     path.write_bytes(bytes(data[:keep]))
     assert build_id_of_file(path) is None or build_id_of_file(path)
-    assert len(find_marks(path)) <= 2
+    assert len(find_names(path, SIGNS)) <= 2

@@ -40,16 +40,15 @@ class Sent:
     posted: float | None
 
 
-def calibrate(lab: ReferenceServer, spec: ServerSpec, shapes: tuple[Shape, ...]) -> dict[str, Awake]:
-    """Shape name -> what its awake answers were, on one server that never sleeps.
+def calibrate(lab: ReferenceServer, spec: ServerSpec, shape: Shape) -> Awake:
+    """What the shape's awake answers were, on a server that never sleeps.
 
-    Poisoned when the shapes are: filling freed memory takes time. Raises UserError when it does not start.
+    Poisoned when the shape is: filling freed memory takes time. Raises UserError when it does not start.
     """
-    poisoned = any(shape.poisoned for shape in shapes)
-    server = lab.start(replace(spec, idle_seconds=-1, poisoned=poisoned))
+    server = lab.start(replace(spec, idle_seconds=-1, poisoned=shape.poisoned))
     try:
         server.send(touch())
-        return {shape.name: _awake(server, shape) for shape in shapes}
+        return _awake(server, shape)
     finally:
         server.take_down()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from analyzers.contracts.trials import Trial
 from analyzers.errors import UserError
 from collector.lab.verify.findings import shows
-from collector.lab.verify.judge import oom_kills, settled
+from collector.lab.verify.judge import oom_kills
 from collector.lab.verify.pinned.calibration import Awake, calibrate
 from collector.lab.verify.pinned.conclude import summary
 from collector.lab.verify.pinned.pins import CANNOT, Pin, choose_pin
@@ -45,40 +46,46 @@ class Pinning:
     sought: bool = False
     number: int = 0
     failed_starts: int = 0
-    began: float = field(default_factory=time.monotonic)
+    awake: dict[str, Awake] = field(default_factory=dict)
 
     def defect(self, defect: str) -> Iterator[Trial]:
         """Every trial of one defect; its time starts here, calibration included."""
-        self.began = time.monotonic()
         shapes = shapes_for(defect, unpoisoned=self.choice.unpoisoned)
-        awake = self._calibrated(shapes)
+        if self.pin is not None:
+            self.pin.correction.forget()
         made: list[Trial] = []
         for index in range(self.choice.trials):
-            trial = self._one(shapes[index % len(shapes)], awake)
+            trial = self._one(shapes[index % len(shapes)])
             made.append(trial)
             yield trial
-            if self._enough(trial, made):
+            if self._enough(trial):
                 break
-            self.began = time.monotonic()
         self.bench.say(f"{defect}: {summary(defect, made)}")
 
-    def _calibrated(self, shapes: tuple[Shape, ...]) -> dict[str, Awake]:
-        self.bench.say(f"measuring awake answers: {', '.join(shape.name for shape in shapes)}")
-        awake = calibrate(self.bench.lab, self.bench.spec, shapes)
-        for name, each in awake.items():
-            self.bench.say(f"{name}: {_told(each)}")
-        if not self.sought and any(each.window for each in awake.values()):
-            self.sought = True
-            server = self.warm.take(poisoned=shapes[0].poisoned)
-            self.pin = choose_pin(server, self.bench.chosen.subject.build, self.bench.say)
-            self.warm.proven = self.pin is not None
-        return awake
-
-    def _one(self, shape: Shape, awake: dict[str, Awake]) -> Trial:
+    def _one(self, shape: Shape) -> Trial:
+        began = time.monotonic()
+        awake = self._calibrated(shape)
+        self._find_pin(shape, awake)
         self.number += 1
-        plan = Plan(self.number, shape, awake[shape.name], self.began)
         before = oom_kills()
-        return settled(self._made(plan), before)
+        return explained(self._made(Plan(self.number, shape, awake, began)), before, oom_kills())
+
+    def _calibrated(self, shape: Shape) -> Awake:
+        """Measured before a shape's first trial: the very first trial need not wait for the others."""
+        if shape.key not in self.awake:
+            self.bench.say(f"measuring the awake answers to {shape.name}")
+            self.awake[shape.key] = calibrate(self.bench.lab, self.bench.spec, shape)
+            self.bench.say(f"{shape.name}: {_told(self.awake[shape.key])}")
+        return self.awake[shape.key]
+
+    def _find_pin(self, shape: Shape, awake: Awake) -> None:
+        """Once, on the server of the first pinned trial."""
+        if self.sought or awake.window is None:
+            return
+        self.sought = True
+        server = self.warm.take(poisoned=shape.poisoned)
+        self.pin = choose_pin(server, self.bench.chosen.subject.build, self.bench.say)
+        self.warm.proven = self.pin is not None
 
     def _made(self, plan: Plan) -> Trial:
         if plan.awake.problem is not None:
@@ -89,7 +96,7 @@ class Pinning:
             return inconclusive(plan, CANNOT)
         return pinned_trial(self.warm, self.pin, plan)
 
-    def _enough(self, trial: Trial, made: Sequence[Trial]) -> bool:
+    def _enough(self, trial: Trial) -> bool:
         """Shown, where that was asked for; or nothing further can come of it."""
         started = self.warm.server is not None or trial.judgement is not None or trial.seconds is not None
         self.failed_starts = 0 if started else self.failed_starts + 1
@@ -108,6 +115,13 @@ def carry_out(bench: Bench, choice: Choice) -> Iterator[Trial]:
             yield from run.defect(defect)
         except UserError as error:
             raise _no_sleep_mode(error) or error from None
+
+
+def explained(trial: Trial, before: int | None, after: int | None) -> Trial:
+    """A kill from outside, with its likely hand when the kernel's count of out-of-memory kills has grown."""
+    if trial.signal != signal.SIGKILL or None in (before, after) or before == after:
+        return trial
+    return trial.model_copy(update={"notes": [*trial.notes, "the kernel ran out of memory meanwhile"]})
 
 
 def _told(awake: Awake) -> str:

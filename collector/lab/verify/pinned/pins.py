@@ -28,6 +28,7 @@ class Pin(Protocol):
     """One way to choose the moment. ``asked`` tells what makes the server sleep there."""
 
     asked: str
+    correction: Correction
 
     def place(self, server: RunningServer, request: Request, offset: float) -> Pinned:
         """Send ``request`` so that the server falls asleep ``offset`` seconds later."""

@@ -46,14 +46,23 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 class Correction:
-    """What to take off a moment so that the sleep line arrives on it: the median of the last delays."""
+    """What to take off a moment so that the sleep line arrives on it: the median of the last delays.
 
-    def __init__(self, samples: Sequence[float]) -> None:
-        self._samples = list(samples)
+    ``rehearsed`` delays had nothing in flight; a busy server answers later, so delays seen in trials replace
+    them, and ``forget`` drops those again when another kind of request comes.
+    """
+
+    def __init__(self, rehearsed: Sequence[float]) -> None:
+        self._rehearsed = list(rehearsed)
+        self._seen: list[float] = []
 
     @property
     def seconds(self) -> float:
-        return median(self._samples[-REMEMBERED:]) if self._samples else 0.0
+        used = self._seen[-REMEMBERED:] or self._rehearsed
+        return median(used) if used else 0.0
 
     def learn(self, delay: float) -> None:
-        self._samples.append(delay)
+        self._seen.append(delay)
+
+    def forget(self) -> None:
+        self._seen.clear()

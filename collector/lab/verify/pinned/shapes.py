@@ -43,6 +43,11 @@ class Shape:
     asleep: bool = False
 
     @property
+    def key(self) -> str:
+        """What its awake answers are remembered by: poison makes them slower."""
+        return f"{self.name}{' poisoned' if self.poisoned else ''}"
+
+    @property
     def route(self) -> str:
         return f"{self.request.method} {self.request.route}"
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.trials import STRANDED, Judgement, Signature
-from analyzers.errors import UserError
-from analyzers.triage.run import Options, triage
-from collector.lab.demo.record import record
 from collector.lab.faults.d3_stranded import EXPECTED as STRANDED_EXPECTED
 from collector.lab.faults.kernel import KernelLines
 from collector.lab.faults.provoked import CRASH, ERROR, HANG, WRONG, Expected, Provoked, closed
 from collector.lab.reference.client import Answer
 from collector.lab.reference.cores import CoreSearch
 from collector.lab.reference.server import RunningServer
-from collector.lab.verify.judge import judge, judgement_of
+from collector.lab.verify.judge import judge
 from collector.lab.verify.pinned.shapes import Shape
 
 LIVES = CoreSearch(None, "the server lives")
@@ -52,14 +48,7 @@ def of_life(
     provoked = Provoked(
         shape.defect, expected, True, kind, server, LIVES, KernelLines(), tuple(answers), health=health
     )
-    inputs = record(provoked, folder / "bundle", more)
-    try:
-        with ExitStack() as stack:
-            report = triage(inputs, Options(fast=True), stack).report
-    except UserError as error:
-        return Judgement(class_="UNDETERMINED", summary=f"not judged: {error}"), Signature()
-    keys = report.signature
-    return judgement_of(report), Signature(bug_key=keys.bug_key, site_key=keys.site_key)
+    return judge(provoked, folder, more)
 
 
 def _forget_core(core: Path | None, folder: Path) -> None:

@@ -47,6 +47,21 @@ def printing() -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def for_a_reader() -> Iterator[None]:
+    """What is printed inside may be left by its reader (``| head``): then the rest of it goes nowhere, and
+    the command ends with the status it would have had. rich and typer make an exit of a broken pipe.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        silence(1)
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        silence(1)
+
+
 def printable_json(text: str) -> str:
     """JSON that is the same to a parser and harmless to a terminal; ASCII where stdout is no UTF-8."""
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"

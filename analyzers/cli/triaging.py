@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from analyzers.cli.output import printable_json, printing
+from analyzers.cli.output import for_a_reader, printable_json, printing
 from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
 from analyzers.triage.run import Options, Triage, finish, triage
 
@@ -51,12 +51,13 @@ def carry_out(
         result = triage(inputs, Options(exe=exe, fast=fast, include_private=include_private), stack)
         if json or markdown:
             result = finish(result)
-            with printing():
+            with for_a_reader(), printing():
                 print(printable_json(result.report.to_json()) if json else _markdown(result))
         else:
             result = _terminal(result)
         if html is not None:
-            _write_html(result, html)
+            with for_a_reader():
+                _write_html(result, html)
     return EXIT_UNDETERMINED if result.report.verdict.confidence == "undetermined" else EXIT_OK
 
 
@@ -91,13 +92,13 @@ def _terminal(result: Triage) -> Triage:
     from analyzers.render.terminal import render_follow_up, render_terminal
 
     console = Console(highlight=False)
-    with printing():
+    with for_a_reader(), printing():
         render_terminal(result.report, console)
     if result.options.fast or not result.pending:
         return result
     with Console(stderr=True).status("asking gdb and hashing the inputs (the verdict above stands)"):
         done = finish(result)
-    with printing():
+    with for_a_reader(), printing():
         render_follow_up(done.report, console, before=result.report)
     return done
 

@@ -27,7 +27,7 @@ CLASSES: dict[str, str] = {
     "GPU-FAULT": "the GPU or its driver reported a fault",
     "GPU-OOM": "device memory ran out",
     "HOST-OOM": "the kernel killed the process because memory ran out",
-    "KILLED": "SIGKILL from elsewhere",
+    "KILLED": "a deadly signal that another process sent",
     "KILLED-BY-SUPERVISOR": "the supervisor killed the process (watchdog or stop time-out)",
     "EXIT-ERROR": "the process ended itself with an error status",
     "START-FAIL": "the server never became ready",

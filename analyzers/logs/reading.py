@@ -15,8 +15,9 @@ class Life:
 
     ``stream`` names it inside the input (container, unit or ``""``; a router child adds ``[port]``).
     What a router's child prints reaches a journal through the router: the wrapper's PID is then the router's,
-    ``carrier``, and the child's own stays unknown. ``counts`` holds every telling line by event, also those whose evidence was not kept. ``skipped``
-    is how many telling lines have no evidence here (only the first and last of each group do).
+    ``carrier``, and the child's own stays unknown. ``counts`` holds every telling line by event, also those
+    whose evidence was not kept. ``skipped`` is how many telling lines have no evidence here (only the first
+    and last of each group do).
     ``last_elapsed`` and ``last_wall`` are the latest stamps seen on a telling line.
     """
 

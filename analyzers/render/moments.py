@@ -187,9 +187,9 @@ def duration(seconds: float) -> str:
 
 
 def clock_text(at: float, clock: str) -> str:
-    """A moment on its clock: `1.369 s`, `2:01:57.649`, `2026-12-01 04:00:05 UTC` or `boot+189.677 s`."""
+    """A moment on its clock: `1.369 s`, `2:01:57.649`, `2026-12-01 04:00:05.120 UTC` or `boot+189.677 s`."""
     if clock == "wall":
-        return wall_text(at, "%Y-%m-%d %H:%M:%S UTC")
+        return wall_text(at, "%Y-%m-%d %H:%M:%S.mmm UTC")
     if clock == "mono":
         return f"boot+{at:.3f} s"
     suffix = "" if clock == "elapsed" else f" ({clock})"
@@ -199,7 +199,7 @@ def clock_text(at: float, clock: str) -> str:
 def short_clock(at: float, clock: str) -> str:
     """The same without date and clock's name, for a column of times."""
     if clock == "wall":
-        return wall_text(at, "%m-%d %H:%M:%S")
+        return wall_text(at, "%m-%d %H:%M:%S.mmm")
     if abs(at) < LONG_ELAPSED or clock == "mono":
         return f"{at:.3f} s"
     hours, rest = divmod(at, HOUR)
@@ -208,8 +208,9 @@ def short_clock(at: float, clock: str) -> str:
 
 
 def wall_text(at: float, pattern: str) -> str:
-    """Unix seconds in UTC; a value no calendar holds is shown as the number it is."""
+    """Unix seconds in UTC, ``mmm`` its milliseconds; a value no calendar holds is shown as it is."""
     try:
-        return (EARLIEST + timedelta(seconds=at)).strftime(pattern)
+        moment = EARLIEST + timedelta(milliseconds=round(at / MILLI))
+        return moment.strftime(pattern.replace("mmm", f"{moment.microsecond // 1000:03d}"))
     except (OverflowError, ValueError):
         return f"{at:g}"

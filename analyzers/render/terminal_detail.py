@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from analyzers.contracts.evidence import Evidence
@@ -12,6 +14,8 @@ from analyzers.render.moments import Moment, Span, Story, clock_text, short_cloc
 
 MAX_EVIDENCE = 40  # rows; the JSON holds them all
 FIRST_MOMENTS, LAST_MOMENTS = 4, 14  # a long timeline shows its start and what led to the end
+TELLING_MOMENTS = 8  # of those between: the last two rounds of falling asleep, waking and loading
+ROUTINE_KINDS = {"request", "probe", "other"}
 MAX_SHOWN_THREADS = 3  # the crashed one, the loop, and one more crashed one if there is any
 LABEL = max(len(word) for word, _ in words.TRUST_WORDS.values())
 WIDE = 60  # columns from which a frame's module fits beside its name
@@ -131,19 +135,32 @@ def _moment(page: Page, row: Moment, time: str) -> None:
 
 
 def _chosen(story: Story) -> list[Moment | Span | int]:
-    """Moments with each sleep's length behind its start; a number stands for that many left out."""
+    """Moments with each sleep's length behind its start; a number stands for that many left out.
+
+    A long timeline shows its start, what led to the end, and between them what is no routine: a slot's lines
+    by the hundred must not hide when the server slept and woke.
+    """
     sleeps = {span.start: span for span in story.spans if span.kind == "asleep"}
-    first, last = list(story.moments), list[Moment]()
-    left_out = len(story.moments) - FIRST_MOMENTS - LAST_MOMENTS
-    if left_out > 1:
-        first, last = first[:FIRST_MOMENTS], first[-LAST_MOMENTS:]
     rows: list[Moment | Span | int] = []
-    for moment in first:
-        rows += [moment, sleeps[moment.at]] if moment.kind == "sleep" and moment.at in sleeps else [moment]
-    rows += [left_out] if last else []
-    for moment in last:
+    skipped = 0
+    for moment, shown in zip(story.moments, _shown(story.moments), strict=True):
+        if not shown:
+            skipped += 1
+            continue
+        rows += [skipped] if skipped else []
+        skipped = 0
         rows += [moment, sleeps[moment.at]] if moment.kind == "sleep" and moment.at in sleeps else [moment]
     return rows
+
+
+def _shown(moments: Sequence[Moment]) -> list[bool]:
+    last = len(moments) - LAST_MOMENTS
+    if last - FIRST_MOMENTS <= 1:
+        return [True] * len(moments)
+    telling = [at for at in range(FIRST_MOMENTS, last) if moments[at].kind not in ROUTINE_KINDS]
+    middle = {*telling[-TELLING_MOMENTS:], *range(FIRST_MOMENTS), *range(last, len(moments))}
+    # a line that says that one is left out is no shorter than the one
+    return [at in middle or {at - 1, at + 1} <= middle for at in range(len(moments))]
 
 
 def process(page: Page, report: Report) -> None:

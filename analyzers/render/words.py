@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 
@@ -74,10 +74,28 @@ def particulars(report: Report) -> list[tuple[str, str, str]]:
         ("Phase", verdict.phase, PHASES.get(verdict.phase, "")),
         ("Handler", verdict.handler or "", ""),
         ("Ended by", fault, ""),
+        ("Lineage", lineage(report), ""),
         ("Build", process.build or "", ""),
     ]
     quiet = {"Cause", "Phase"} if tone(verdict) == "ok" else set()
     return [row for row in rows if row[1] and not (row[0] in quiet and row[1] == "unknown")]
+
+
+def lineage(report: Report) -> str:
+    """One line: which model's child of which router; empty for a server that stands alone."""
+    process, parent = report.process, report.process.parent
+    if parent is None:
+        return "a router" if process.role == "router" else ""
+    name = f"child {process.model.name}" if process.model.name else "a child"
+    own = _listed((("PID", process.pid), ("port", process.port)))
+    since = f", started {parent.start_time:.2f} s after boot" if parent.start_time is not None else ""
+    router = _listed((("PID", parent.pid), ("port", parent.port), ("its thread", parent.tid)))
+    return f"{name}{own} of the router{router}{since}"
+
+
+def _listed(pairs: Sequence[tuple[str, int | None]]) -> str:
+    told = ", ".join(f"{label} {value}" for label, value in pairs if value is not None)
+    return f" ({told})" if told else ""
 
 
 def process_rows(report: Report) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,25 +24,34 @@ from analyzers.contracts.report import (
 )
 from analyzers.signature.keys import sign
 from analyzers.triage.loops import with_loop
+from analyzers.triage.material import CoreWork
 from analyzers.triage.threads import thread_views
 from analyzers.triage.timeline import timeline_of
 from analyzers.verdict.case import Case, build_case
 from analyzers.verdict.decide import decide
 from analyzers.verdict.ending import find_ending, hides
-from analyzers.verdict.finding import Finding
+from analyzers.verdict.finding import CONFIDENCE_ORDER, Finding
+from analyzers.verdict.sleep import tell
 from analyzers.version import __version__
 
 ROUTERS_STATUS = "the router reports this very death as status 1, as it does every death by a signal"
+BENIGN = ("NO-FAULT", "NOT-A-HANG", "SHUTDOWN-ABORT")
+STRANDED, RELEASED_BY = "HANG-STRANDED", "release-stranded"
+RELEASE = re.compile(r"^curl .*/slots\b")  # the catalogue's waking call
+EXAMPLE_PORT = re.compile(
+    r"(?:(?<=127\.0\.0\.1:)|(?<=sport = :))8080\b"
+)  # llama-server's default, in the catalogue
 WITNESS_LIMIT = 40  # evidence rows in a verdict; the timeline and the threads hold the rest
 
 
 @dataclass(frozen=True)
 class Group:
-    """Everything seen of one incident, before it is judged."""
+    """Everything seen of one incident, before it is judged. ``core`` is the one that opened it."""
 
     evidence: tuple[Evidence, ...] = ()
     gaps: tuple[Gap, ...] = ()
     process: Process = field(default_factory=Process)
+    core: CoreWork | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,14 @@ def judge(group: Group) -> Judged:
     return Judged(group, case, finding, signature, tuple(notes))
 
 
+def standing(judged: Judged) -> tuple[bool, bool, int]:
+    """Sorts the best-founded incident first, and what asks nobody to act behind every fault; equals keep the
+    order of the inputs."""
+    finding = judged.finding
+    open_ = finding.class_ == "UNDETERMINED"
+    return open_, finding.class_ in BENIGN, -CONFIDENCE_ORDER.index(finding.confidence)
+
+
 def report_of(
     judged: Sequence[Judged],
     *,
@@ -76,7 +94,7 @@ def report_of(
     host: Host | None = None,
     redaction: str = "default",
 ) -> Report:
-    """The report about the first incident, with a table of all of them when there are several."""
+    """The report about the first of ``judged``, with a table of all of them when there are several."""
     first = judged[0]
     return Report(
         tool=Tool(version=__version__, catalogue=load_defects().version),
@@ -105,7 +123,7 @@ def _verdict(judged: Judged) -> Verdict:
         confidence=finding.confidence,
         summary=finding.summary,
         handler=finding.handler,
-        advice=_advice(finding),
+        advice=_advice(judged),
         evidence=[by_id[id] for id in wanted[:WITNESS_LIMIT] if id in by_id],
         reasons=[reason for reason in (*finding.reasons, *_routers_word(judged.case)) if reason],
     )
@@ -117,7 +135,28 @@ def _routers_word(case: Case) -> list[str]:
     return [ROUTERS_STATUS] if signalled and any(hides(seen.fact) for seen in case.exits) else []
 
 
-def _advice(finding: Finding) -> list[Advice]:
+def _advice(judged: Judged) -> list[Advice]:
+    """The catalogue's steps with this server's own port, without one that comes too late."""
+    steps = _steps(judged.finding)
+    if judged.finding.class_ == STRANDED and _over(judged.case):
+        steps = [step for step in steps if not RELEASE.search(step.command or "")]
+    port = judged.group.process.port
+    if port is None:
+        return steps
+    return [step.model_copy(update={"command": _with_port(step.command, port)}) for step in steps]
+
+
+def _with_port(command: str | None, port: int) -> str | None:
+    return None if command is None else EXAMPLE_PORT.sub(str(port), command)
+
+
+def _over(case: Case) -> bool:
+    """The stranded request was released, or its server woke or ended since: there is nothing to release."""
+    made = any(s.fact.action == RELEASED_BY and s.fact.outcome == "released" for s in case.actions)
+    return made or find_ending(case).known or tell(case).phase not in ("asleep", "unknown")
+
+
+def _steps(finding: Finding) -> list[Advice]:
     defect = load_defects().defect(finding.defect) if finding.defect else None
     if defect is not None:
         return [Advice(text=step.text, command=step.command) for step in defect.advice]

@@ -21,7 +21,7 @@ from analyzers.triage.ends import of_this_life
 from analyzers.triage.faults import named_in, one_fault
 from analyzers.triage.lineage import as_its_own, with_life
 from analyzers.triage.lives import Life
-from analyzers.triage.material import Material
+from analyzers.triage.material import CoreWork, Material
 from analyzers.triage.ties import tie_gaps, ties
 
 WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
@@ -35,6 +35,7 @@ class _Open:
     gaps: list[Gap] = field(default_factory=list)
     process: Process = field(default_factory=Process)
     lives: list[Life] = field(default_factory=list)
+    core: CoreWork | None = None
 
     def takes(self, item: Evidence) -> bool:
         """True when this incident's process and the evidence's do not contradict each other."""
@@ -87,6 +88,7 @@ def _from_anchor(material: Material) -> _Open:
         evidence=list(material.evidence),
         gaps=list(material.gaps),
         process=material.process,
+        core=material.core,
     )
 
 
@@ -145,4 +147,4 @@ def _closed(item: _Open) -> Group:
     who = Incarnation(pid=item.process.pid) if unnamed else item.who  # a bundle's manifest names its process
     kept, more = of_this_life(chosen.items, chosen.life, chosen.later, who, item.tids)
     process = with_life(item.process, chosen.life, lives)
-    return Group(tuple(as_its_own(kept, chosen.life)), (*item.gaps, *chosen.gaps, *more), process)
+    return Group(tuple(as_its_own(kept, chosen.life)), (*item.gaps, *chosen.gaps, *more), process, item.core)

@@ -11,7 +11,7 @@ from analyzers.contracts.report import Advice, Gap, InputFile, Report
 from analyzers.core.packed import opened
 from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
-from analyzers.triage.build import Judged, judge, report_of
+from analyzers.triage.build import Judged, judge, report_of, standing
 from analyzers.triage.from_core import core_material
 from analyzers.triage.group import group
 from analyzers.triage.inputs import Source, demand_program, lost, sources, with_hashes
@@ -60,14 +60,14 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
     report = sound(_report(materials, judged, loose, options))
     if not options.include_private:
         report = redacted(report, redactor)
-    cores = tuple(m.core for m in materials if m.core is not None)
+    cores = tuple(item.group.core for item in judged if item.group.core is not None)
     return Triage(report, options, tuple(inputs), cores, redactor)
 
 
 def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:
-    """Group, then judge each incident."""
+    """Group, then judge each incident; the best-founded one comes first."""
     groups, loose = group(materials)
-    return [judge(item) for item in groups], loose
+    return sorted((judge(item) for item in groups), key=standing), loose
 
 
 def _read(source: Source, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:
@@ -128,7 +128,7 @@ def _with_advice(report: Report, advice: list[Advice]) -> Report:
 
 
 def finish(result: Triage) -> Triage:
-    """Hash the inputs and ask gdb about the first core. The verdict does not change by it."""
+    """Hash the inputs and ask gdb about the verdict's core. The verdict does not change by it."""
     if not result.pending:
         return result
     hashed, gaps = with_hashes(result.report.inputs, result.inputs)

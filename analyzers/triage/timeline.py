@@ -9,6 +9,7 @@ from analyzers.contracts.report import TimelineItem
 from analyzers.verdict.case import Case, Seen
 
 ITEM_LIMIT = 400
+ROUTINE = ("task-launched", "task-done", "slots-idle", "request", "child-called", "probe")
 CLOCKS = ("mono", "wall", "elapsed")
 FAULT_SHAPES = ("segfault", "gpf", "invalid-opcode", "divide-error", "oom-kill")
 
@@ -91,9 +92,14 @@ def _item(event: str, evidence: Evidence, clock: str) -> TimelineItem:
 
 
 def _thinned(items: list[TimelineItem]) -> list[TimelineItem]:
+    """At most ITEM_LIMIT items: each slot's lines go first, and the oldest of the rest."""
     if len(items) <= ITEM_LIMIT:
         return items
-    return items[: ITEM_LIMIT // 4] + items[-(ITEM_LIMIT - ITEM_LIMIT // 4) :]
+    telling = [at for at, item in enumerate(items) if item.event not in ROUTINE][-ITEM_LIMIT:]
+    routine = [at for at, item in enumerate(items) if item.event in ROUTINE]
+    room = ITEM_LIMIT - len(telling)
+    kept = {*telling, *routine[: room // 4], *routine[len(routine) - (room - room // 4) :]}
+    return [item for at, item in enumerate(items) if at in kept]
 
 
 def _undated_end(case: Case, items: list[TimelineItem], clock: str) -> list[TimelineItem]:

@@ -92,7 +92,7 @@ def test_sleep_and_its_length_stand_in_the_timeline(
 def test_long_timelines_say_how_many_moments_they_leave_out(
     sample: Callable[[str], Report], terminal: Terminal
 ) -> None:
-    assert "78 more" in terminal(sample("no_fault"))
+    assert "67 more" in terminal(sample("no_fault"))
 
 
 def test_incidents_come_first_when_there_are_several(

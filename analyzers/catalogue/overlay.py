@@ -14,6 +14,7 @@ from pathlib import Path
 
 from analyzers.catalogue.model import BuildRange, Defect, LocalWitness, Standing, Through, Witness
 from analyzers.catalogue.tables import Table, read_toml
+from analyzers.errors import UserError
 
 SCHEMA = 1
 STATUSES = ("affected", "fixed")
@@ -36,6 +37,19 @@ def overlay_path() -> Path | None:
 
 def read_overlay(path: Path) -> tuple[LocalWitness, ...]:
     """Every witness of the file. Raises UserError, in one line, for anything that is no overlay."""
+    try:
+        return _read(path)
+    except UserError as error:
+        raise UserError(
+            error.what,
+            where=str(path) if error.where == path.name else f"{path.parent}/{error.where}",
+            remedy="correct it, or move it away; `verify --update-catalogue` begins a new one",
+        ) from None
+
+
+def _read(path: Path) -> tuple[LocalWitness, ...]:
+    if not path.is_file():  # a pipe by that name would hold the reader for ever
+        raise UserError("is no file", where=path.name, remedy="")
     table = read_toml(path)
     if table.number("schema") != SCHEMA:
         raise table.fail(f"'schema' is not {SCHEMA}: it was written by another version")

@@ -69,6 +69,7 @@ class Subject(Part):
     build_id: str | None = Field(default=None, description="GNU build-id of the program or library")
     fix: str | None = Field(default=None, description="name of our patch, when one was applied")
     asan: bool = False
+    stock: bool = Field(default=False, description="ours and unpatched: what is found speaks for its number")
     marks: dict[str, str] = Field(default={}, description="defect id -> what the binary's names say")
 
 

@@ -118,6 +118,7 @@ def _reference(wanted: Wanted, model: Path, say: Say) -> Chosen:
     assert wanted.build is not None  # noqa: S101 - checked by the caller
     made = prepare_build(Recipe(wanted.build, wanted.fix, wanted.asan), progress=say)
     subject = identify_native(made.binary)
-    known = {"build": wanted.build, "fix": wanted.fix, "asan": wanted.asan, "name": made.name}
+    stock = wanted.fix is None
+    known = {"build": wanted.build, "fix": wanted.fix, "asan": wanted.asan, "name": made.name, "stock": stock}
     spec = ServerSpec(model=model, binary=made.binary, environment=made.environment)
     return Chosen(subject.model_copy(update=known), spec)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from analyzers.catalogue.loader import load_catalogue, load_defects
+from analyzers.catalogue.loader import known_defects, load_catalogue
 from analyzers.catalogue.pages import DO_NOW
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import (
@@ -25,6 +25,7 @@ from analyzers.contracts.report import (
 from analyzers.signature.keys import sign
 from analyzers.triage.loops import with_loop
 from analyzers.triage.material import CoreWork
+from analyzers.triage.standing import catalogue_gaps, deployment_of, standing_line
 from analyzers.triage.threads import thread_views
 from analyzers.triage.timeline import timeline_of
 from analyzers.verdict.case import Case, build_case
@@ -97,7 +98,7 @@ def report_of(
     """The report about the first of ``judged``, with a table of all of them when there are several."""
     first = judged[0]
     return Report(
-        tool=Tool(version=__version__, catalogue=load_defects().version),
+        tool=Tool(version=__version__, catalogue=known_defects().version),
         inputs=list(inputs),
         redaction=redaction,
         host=host or Host(),
@@ -137,7 +138,7 @@ def _routers_word(case: Case) -> list[str]:
 
 def _advice(judged: Judged) -> list[Advice]:
     """The catalogue's steps with this server's own port, without one that comes too late."""
-    steps = _steps(judged.finding)
+    steps = [*_steps(judged.finding, judged.case), *_standing(judged)]
     if judged.finding.class_ == STRANDED and _over(judged.case):
         steps = [step for step in steps if not RELEASE.search(step.command or "")]
     port = judged.group.process.port
@@ -156,10 +157,17 @@ def _over(case: Case) -> bool:
     return made or find_ending(case).known or tell(case).phase not in ("asleep", "unknown")
 
 
-def _steps(finding: Finding) -> list[Advice]:
-    defect = load_defects().defect(finding.defect) if finding.defect else None
+def _standing(judged: Judged) -> list[Advice]:
+    line = standing_line(judged.case, judged.group.process.build_id, judged.finding.defect)
+    return [Advice(text=line)] if line else []
+
+
+def _steps(finding: Finding, case: Case) -> list[Advice]:
+    defect = known_defects().defect(finding.defect) if finding.defect else None
     if defect is not None:
-        return [Advice(text=step.text, command=step.command) for step in defect.advice]
+        deployment = deployment_of(case)
+        rows = defect.advice if deployment is None else defect.advice_for(deployment)
+        return [Advice(text=step.text, command=step.command) for step in rows]
     page = load_catalogue().explain(f"class:{finding.class_}")
     sections = page.sections if page else ()
     # what to collect next time is for the page: what this verdict lacks stands in the report's gaps
@@ -177,7 +185,10 @@ def _gaps(judged: Judged, more: Sequence[Gap]) -> list[Gap]:
         for reading in judged.case.foreign_traces
     ]
     noted = [Gap(what="one rule of the verdict", why=note) for note in judged.notes]
-    unique = {(gap.what, gap.why): gap for gap in (*asked, *judged.group.gaps, *more, *foreign, *noted)}
+    unique = {
+        (gap.what, gap.why): gap
+        for gap in (*asked, *judged.group.gaps, *more, *foreign, *noted, *catalogue_gaps())
+    }
     return list(unique.values())
 
 

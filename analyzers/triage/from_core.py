@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from analyzers.catalogue.loader import load_defects
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import CoreFact, MarkFact, StackFact, to_evidence
+from analyzers.contracts.facts import CoreFact, StackFact, to_evidence
 from analyzers.contracts.report import Gap, Model, Parent, Process
 from analyzers.core.buildid import find_executable
 from analyzers.core.facts import core_evidence, core_fact, loop_evidence
@@ -20,6 +19,7 @@ from analyzers.privacy.arguments import is_private_option
 from analyzers.privacy.redact import Redactor
 from analyzers.stacks.frames import name_of
 from analyzers.stacks.ladder import Unwound, unwind
+from analyzers.triage.marks import mark_evidence
 from analyzers.triage.material import CoreWork, Material
 
 NextId = Callable[[], str]
@@ -48,7 +48,7 @@ def core_material(
     evidence += list(_stacks(core, unwound, name, next_id))
     if loop is not None:
         evidence.append(loop_evidence(core, loop, name, next_id))
-    evidence += _marks(core, name, next_id)
+    evidence += mark_evidence(core, exe, name, next_id)
     return Material(
         evidence=tuple(evidence),
         gaps=(*unwound.gaps, *_gaps(core, name, unwound)),
@@ -89,27 +89,6 @@ def describe_stack(stack: StackFact) -> str:
     who = "the thread that died" if stack.crashed else f"thread {stack.tid}"
     where = " < ".join(named) or "no frame has a name"
     return f"{who}: {where}" + (f" (one frame repeats {deep:,} times)" if deep > 1 else "")
-
-
-def _marks(core: Core, name: str, next_id: NextId) -> list[Evidence]:
-    """The wheel by its build-id: what a build that calls itself b0-unknown really is."""
-    path = find_executable(core).server
-    build_id = core.build_ids.get(path) if path else None
-    known = load_defects().known_build(build_id)
-    if known is None or build_id is None:
-        return []
-    fact = MarkFact(mark="known-build-id", build=f"b{known.build}", build_id=build_id)
-    text = f"the server's code is {known.distribution} {known.version} (b{known.build}), by its build-id"
-    return [
-        to_evidence(
-            fact,
-            id=next_id(),
-            source=f"{name}: build-id",
-            text=text,
-            trust=Trust.KERNEL,
-            incarnation=Incarnation(pid=core.pid),
-        )
-    ]
 
 
 def _gaps(core: Core, name: str, unwound: Unwound) -> list[Gap]:

@@ -1,0 +1,123 @@
+"""The reproducer as files: new ones only, for what was shown, standing on the standard library alone."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trial_builder import a_run, finding
+
+from analyzers.contracts.trials import Subject
+from analyzers.errors import UserError
+from collector.lab.verify import reproducer
+from collector.lab.verify.reproducer import SOURCE, demand_new, script_for, write_reproducer
+
+
+@pytest.fixture(autouse=True)
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "cached.gguf"
+    path.write_bytes(b"GGUF" + bytes(100))
+    monkeypatch.setattr(reproducer, "cached_model", lambda: path)
+    return path
+
+
+def constants(text: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+    return found
+
+
+def test_script_and_model_are_written_for_the_defects_that_were_shown(tmp_path: Path, model: Path) -> None:
+    # GIVEN a run that found D3 and not D2
+    run = a_run(finding("D3"), finding("D2", "sound"), finding("D1", "inconclusive"))
+    # WHEN written into a folder that is not there yet
+    script, gguf = write_reproducer(run, tmp_path / "new" / "folder")
+    # THEN
+    known = constants(script.read_text())
+    assert known["DEFECTS"] == ("D3",)
+    assert known["FOUND_ON"] == "b12345 (llama-server), pinned, 2026-12-02"
+    assert gguf.name == known["MODEL"]
+    assert gguf.read_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize("conclusion", ["sound", "inconclusive"])
+def test_nothing_shown_is_nothing_to_reproduce(tmp_path: Path, conclusion: str) -> None:
+    with pytest.raises(UserError, match="nothing to reproduce"):
+        write_reproducer(a_run(finding("D2", conclusion), finding("D5")), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["reproduce.py", "model.gguf"])
+@pytest.mark.parametrize("kind", ["file", "link", "dangling"])
+def test_what_is_there_is_never_overwritten(tmp_path: Path, name: str, kind: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    other = tmp_path / "other"
+    if kind != "dangling":
+        other.write_text("mine")
+    if kind == "file":
+        (folder / name).write_text("mine")
+    else:
+        (folder / name).symlink_to(other)
+    with pytest.raises(UserError, match="something already"):
+        demand_new(folder)
+    with pytest.raises(UserError, match="something already"):
+        write_reproducer(a_run(finding("D2")), folder)
+    assert kind == "dangling" or (folder / name).read_text() == "mine"
+    assert kind != "dangling" or not other.exists()
+
+
+def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="not a folder"):
+        demand_new(tmp_path / "file")
+    with pytest.raises(UserError):
+        write_reproducer(a_run(finding("D2")), tmp_path / "file")
+
+
+def test_a_full_disk_leaves_no_half_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(reproducer.shutil, "copyfileobj", full)
+    with pytest.raises(UserError, match="no space left"):
+        write_reproducer(a_run(finding("D2")), tmp_path / "new")
+    assert not (tmp_path / "new" / "model.gguf").exists()
+
+
+@given(st.text(st.characters(codec=None, exclude_categories=()), max_size=80))
+def test_a_hostile_name_stays_a_text_in_the_script(name: str) -> None:
+    text = script_for(["D2"], name)
+    shown = constants(text)["FOUND_ON"]
+    assert isinstance(shown, str)
+    assert shown.isprintable()
+    assert text.count("\n") == SOURCE.read_text().count("\n")
+
+
+def test_a_name_that_breaks_out_of_quotes_does_not(tmp_path: Path) -> None:
+    subject = Subject(kind="native", name='"\nimport os  # \\')
+    script, _ = write_reproducer(a_run(finding("D2"), subject=subject), tmp_path / "new")
+    assert "\nimport os  #" not in script.read_text()
+
+
+def test_the_script_imports_the_standard_library_alone() -> None:
+    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 8))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def test_the_script_names_its_licence_and_no_machine() -> None:
+    text = SOURCE.read_text()
+    assert "SPDX-License-Identifier: Apache-2.0" in text[:200]
+    assert str(Path.home()) not in text

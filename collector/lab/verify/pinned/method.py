@@ -55,20 +55,21 @@ class Pinning:
             self.pin.correction.forget()
         made: list[Trial] = []
         for index in range(self.choice.trials):
-            trial = self._one(shapes[index % len(shapes)])
-            made.append(trial)
-            yield trial
-            if self._enough(trial):
+            plan = self._planned(shapes[index % len(shapes)])
+            made.append(self._made(plan))
+            yield made[-1]
+            if plan.awake.problem is not None:  # what cannot be tried once cannot be tried twenty times
+                shapes = tuple(shape for shape in shapes if shape != plan.shape)
+            if not shapes or self._enough(plan.shape, made[-1]):
                 break
         self.bench.say(f"{defect}: {summary(defect, made)}")
 
-    def _one(self, shape: Shape) -> Trial:
+    def _planned(self, shape: Shape) -> Plan:
         began = time.monotonic()
         awake = self._calibrated(shape)
         self._find_pin(shape, awake)
         self.number += 1
-        before = oom_kills()
-        return explained(self._made(Plan(self.number, shape, awake, began)), before, oom_kills())
+        return Plan(self.number, shape, awake, began)
 
     def _calibrated(self, shape: Shape) -> Awake:
         """Measured before a shape's first trial: the very first trial need not wait for the others."""
@@ -88,6 +89,10 @@ class Pinning:
         self.warm.proven = self.pin is not None
 
     def _made(self, plan: Plan) -> Trial:
+        before = oom_kills()
+        return explained(self._tried(plan), before, oom_kills())
+
+    def _tried(self, plan: Plan) -> Trial:
         if plan.awake.problem is not None:
             return inconclusive(plan, plan.awake.problem)
         if plan.shape.asleep:
@@ -96,12 +101,14 @@ class Pinning:
             return inconclusive(plan, CANNOT)
         return pinned_trial(self.warm, self.pin, plan)
 
-    def _enough(self, trial: Trial) -> bool:
+    def _enough(self, shape: Shape, trial: Trial) -> bool:
         """Shown, where that was asked for; or nothing further can come of it."""
         started = self.warm.server is not None or trial.judgement is not None or trial.seconds is not None
         self.failed_starts = 0 if started else self.failed_starts + 1
         if self.failed_starts >= FAILED_STARTS:
             self.bench.say(f"given up after {FAILED_STARTS} trials in a row without a server to try")
+            return True
+        if self.sought and self.pin is None and not shape.asleep:
             return True
         shown = trial.defect is not None and trial.reached and shows(trial.defect, trial)
         return shown and self.choice.until_shown

@@ -12,6 +12,7 @@ from collector.lab.reference.server import RunningServer
 from collector.lab.verify.answers import repeatable, telling
 from collector.lab.verify.pinned import verdicts
 from collector.lab.verify.pinned.calibration import Awake
+from collector.lab.verify.pinned.clock import written
 from collector.lab.verify.pinned.pins import Pin
 from collector.lab.verify.pinned.seen import Reading, Seen, read
 from collector.lab.verify.pinned.shapes import Shape
@@ -65,7 +66,7 @@ def observe(server: RunningServer, pin: Pin, pinned: Pinned, held: Held) -> Seen
         sent=pinned.sent,
         wanted=pinned.wanted,
         early=pinned.early,
-        arrival=line.mono if line else None,
+        arrival=written(line, server.output.lines()) if line else None,
         handled=pin.handled(pinned),
         answer=pinned.pending.answer,
         ending=server.ending,

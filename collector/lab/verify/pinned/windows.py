@@ -43,8 +43,8 @@ def reader_window(awake: float, room: float = ROOM) -> Window | None:
 def post_window(last_read: float, posted: float, room: float = ROOM) -> Window | None:
     """D3: after the request's last read and before its tasks are queued.
 
-    ``last_read`` is the latest moment seen for the same request without its slow part, ``posted`` the
-    earliest moment seen at which the loop took up the first task. None when too little lies between.
+    ``last_read`` is when the same request without its slow part was taken up, ``posted`` the earliest moment
+    at which the whole one's first task was. None when too little lies between.
     """
     margin = max(0.0, posted - last_read) * POST_MARGIN
     begin, end = last_read + margin, posted - margin

@@ -1,4 +1,4 @@
-"""`llama-blackbox reference run`: a reference server in the foreground, with stamped log lines."""
+"""`llama-blackbox reference`: a server in the foreground with stamped log lines, and the native builds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from analyzers.errors import EXIT_FAILED, EXIT_OK, UserError
+from collector.lab.native import commands
+from collector.lab.native.build import prepare_build
 from collector.lab.reference.environments import UNLOAD_VERSION, prepare
 from collector.lab.reference.gguf import cached_model
 from collector.lab.reference.output import Line, printable
@@ -26,12 +29,20 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.callback()
 def reference() -> None:
-    """Reference servers: real llama-servers on a tiny generated model."""
+    """Reference servers: real llama-servers on a tiny model, from wheels or compiled from source."""
+
+
+app.command("build")(commands.build)
+app.command("list")(commands.list_)
+app.command("clean")(commands.clean)
+app.command("diff")(commands.diff)
 
 
 @app.command()
 def run(
-    version: Annotated[str, typer.Option(help="xllamacpp version to run")] = UNLOAD_VERSION,
+    version: Annotated[
+        str | None, typer.Option(help=f"xllamacpp version to run; {UNLOAD_VERSION} by default")
+    ] = None,
     server_bin: Annotated[
         Path | None, typer.Option("--server-bin", help="a native llama-server instead")
     ] = None,
@@ -39,6 +50,10 @@ def run(
     idle: Annotated[int, typer.Option(help="sleep after so many idle seconds; -1 never")] = -1,
     port: Annotated[int | None, typer.Option(help="a loopback port; a free one by default")] = None,
     poisoned: Annotated[bool, typer.Option("--poisoned", help="fill freed memory")] = False,
+    build: commands.Build = None,
+    fix: commands.Fix = None,
+    asan: commands.Asan = False,
+    source: commands.Source = None,
 ) -> int:
     """Start one server, print its log with times of arrival, and take it down on Ctrl-C.
 
@@ -46,11 +61,10 @@ def run(
     """
     console = Console(highlight=False)
     say = _sayer(console)
-    python = None if server_bin else prepare(version, progress=say)
-    spec = ServerSpec(
-        model=model or cached_model(),
-        python=python,
-        binary=server_bin,
+    program = _program(version, server_bin, (build, fix, asan, source), say)
+    spec = replace(
+        program,
+        model=model or program.model,
         idle_seconds=idle,
         port=port,
         poisoned=poisoned,
@@ -62,6 +76,30 @@ def run(
         status = _follow(server, console)
     shutil.rmtree(folder, ignore_errors=True)  # kept when the server ended by itself: its core stands there
     return status
+
+
+Named = tuple[int | None, str | None, bool, Path | None]
+
+
+def _program(
+    version: str | None, server_bin: Path | None, named: Named, say: Callable[[str], None]
+) -> ServerSpec:
+    """The one server that is named, the default wheel when none is. Raises UserError when two are."""
+    native = any(named)
+    if sum((version is not None, server_bin is not None, native)) > 1:
+        raise UserError(
+            "more than one server is named",
+            where="reference run",
+            remedy="give one of --version, --server-bin, --build or --source",
+        )
+    model = cached_model()
+    if native:
+        made = prepare_build(commands.recipe_of(*named), progress=say)
+        say(f"{made.name}: {made.binary}")
+        return ServerSpec(model=model, binary=made.binary, environment=made.environment)
+    if server_bin is not None:
+        return ServerSpec(model=model, binary=server_bin)
+    return ServerSpec(model=model, python=prepare(version or UNLOAD_VERSION, progress=say))
 
 
 def _sayer(console: Console) -> Callable[[str], None]:

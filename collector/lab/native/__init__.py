@@ -1,0 +1,1 @@
+"""Native reference builds: llama-server compiled from source, stock or patched, kept by content."""

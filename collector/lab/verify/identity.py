@@ -24,6 +24,8 @@ VERSION_LIMIT = 64 << 10
 # Since August 2026 with more words, see analyzers/catalogue/builds.py; a prefix of the log may stand before.
 VERSION_LINE = re.compile(r"^version: .*$", re.MULTILINE)
 TOLD_LENGTH = 60
+# What the launcher ends with, after its one line, when the program cannot be started at all.
+NOT_STARTED = 127
 LIBRARY = "xllamacpp*.so"
 SERVER_LIBRARY = "libllama-server-impl.so"
 UNKNOWN_MARK = "unknown"
@@ -104,11 +106,13 @@ def version_text(binary: Path) -> str:
         raise _no_server(binary, error.strerror or "cannot be run") from None
     found = VERSION_LINE.search(said.text)
     if found is None:
-        raise _no_server(binary, _instead(said))
+        raise _no_server(binary, _instead(binary, said))
     return printable(found.group(0))
 
 
-def _instead(said: Said) -> str:
+def _instead(binary: Path, said: Said) -> str:
+    if said.code == NOT_STARTED and said.text.startswith(f"{binary}: "):
+        return printable(said.text[len(f"{binary}: ") :].strip())
     if said.code is None and not said.text.strip():
         return f"--version printed nothing for {said.seconds:.0f} s"
     told = next((line.strip() for line in said.text.splitlines() if line.strip()), "")

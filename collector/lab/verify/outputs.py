@@ -132,6 +132,7 @@ def print_findings(run: TrialRun, voice: Voice) -> None:
         voice.tell(f"{len(run.trials)} trials in {run.seconds:.1f} s{cut}")
         voice.file.flush()
     except OSError as error:
+        voice.give_up()
         raise UserError(
             f"the findings cannot be printed ({(error.strerror or 'error').lower()})",
             where="standard output",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 
 from rich.console import Console
@@ -24,8 +25,12 @@ class Voice(Console):
 
     def on_broken_pipe(self) -> None:
         """Rich would end the process with status 1, which is an answer here."""
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Print no more, and send what is still held back nowhere: it would fail again at the exit."""
         self.quiet = True
-        if self.file.fileno() in (1, 2):
+        with suppress(OSError, ValueError):
             silence(self.file.fileno())
 
     def tell(self, line: str, style: str = "") -> None:
@@ -33,7 +38,7 @@ class Voice(Console):
         try:
             self.print(Text(printable(line, LINE_LENGTH), style=style), soft_wrap=True)
         except OSError:
-            self.quiet = True
+            self.give_up()
 
 
 class Progress:

@@ -1,0 +1,111 @@
+"""One server, one model, both usable; and plain words for a server that would not start."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from analyzers.contracts.trials import Subject
+from analyzers.errors import UserError
+from collector.lab.verify import subject
+from collector.lab.verify.subject import Wanted, choose, demanded_model, explained
+
+
+def silent(_: str) -> None:
+    """Nobody listens."""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        (Wanted(version="1", server_bin=Path("x")), "more than one"),
+        (Wanted(build=11368, version="1"), "more than one"),
+        (Wanted(build=11368, server_bin=Path("x")), "more than one"),
+        (Wanted(fix="count-requests"), "--fix and --asan need"),
+        (Wanted(asan=True, version="1"), "--fix and --asan need"),
+        (Wanted(fix="count-requests", server_bin=Path("x")), "--fix and --asan need"),
+    ],
+)
+def test_servers_that_cannot_be_meant_are_refused(wanted: Wanted, named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        choose(wanted, silent)
+
+
+def test_a_relative_path_is_made_absolute_as_servers_run_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a binary and a model named the way git bisect does
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    monkeypatch.chdir(tmp_path)
+    seen: list[Path] = []
+    known = Subject(kind="native", name="x")
+    monkeypatch.setattr(subject, "identify_native", lambda path: (seen.append(path), known)[1])
+    # WHEN chosen
+    chosen = choose(Wanted(server_bin=Path("build/llama-server"), model=Path("m.gguf")), silent)
+    # THEN
+    assert seen == [tmp_path / "build" / "llama-server"]
+    assert chosen.spec.binary == tmp_path / "build" / "llama-server"
+    assert chosen.spec.model == tmp_path / "m.gguf"
+
+
+def test_asking_a_binary_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(subject, "cached_model", lambda: tmp_path / "m.gguf")
+    with pytest.raises(UserError):
+        choose(Wanted(server_bin=tmp_path / "none"), said.append)
+    assert "asking none for its version" in said
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "text", "empty", "unreadable"])
+def test_models_that_are_none_are_refused(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.gguf"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind != "missing":
+        path.write_bytes({"text": b"hello", "empty": b"", "unreadable": b"GGUF"}[kind])
+    if kind == "unreadable":
+        monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(UserError) as refused:
+        demanded_model(path)
+    assert "m.gguf" in str(refused.value)
+
+
+def denied(*_: object) -> int:
+    raise PermissionError(13, "Permission denied")
+
+
+def stopped(said: str) -> UserError:
+    what = f"the server ended with status 1 instead of coming up; it said: {said}"
+    return UserError(what, where="llama-server", remedy="check")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("error: invalid argument: --sleep-idle-seconds", "no sleep mode"),
+        (
+            "HOSTED this wheel does not know the parameter 'xllamacpp.CommonParams' object has no attribute "
+            "'sleep_idle_seconds'",
+            "no sleep mode",
+        ),
+        ("0.00.02 E gguf_init_from_file: failed to open GGUF file", "cannot load the model"),
+        ("0.00.01 E srv    load_model: failed to load model, 'x.gguf'", "cannot load the model"),
+        ("0.00.01 E srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1", "port was taken"),
+    ],
+)
+def test_a_server_that_says_why_it_does_not_start_is_understood(said: str, meant: str) -> None:
+    plainer = explained(stopped(said))
+    assert meant in plainer.what
+    assert said in plainer.what
+    assert plainer.where == "llama-server"
+    assert plainer.status == 2
+
+
+@pytest.mark.parametrize("said", ["error: invalid argument: --metrics", "no output at all", "what(): stoi"])
+def test_what_is_not_understood_is_left_as_it_is(said: str) -> None:
+    error = stopped(said)
+    assert explained(error) is error

@@ -1,0 +1,195 @@
+"""Real servers put to sleep at a chosen moment inside a request."""
+
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from analyzers.contracts.trials import (
+    AFFECTED,
+    ANSWERED,
+    CRASHED,
+    INCONCLUSIVE,
+    SOUND,
+    STRANDED,
+)
+from analyzers.errors import UserError
+from collector.lab.reference import ReferenceServer, ServerSpec, cached_model
+from collector.lab.reference.environments import STALE_CAPTURE_VERSION, UNLOAD_VERSION
+from collector.lab.verify.pinned import trial as trial_module
+from collector.lab.verify.pinned.conclude import conclude, errors, others
+from collector.lab.verify.pinned.method import Choice, carry_out
+from collector.lab.verify.pinned.placement import placement
+from collector.lab.verify.session import Bench
+from collector.lab.verify.subject import Chosen, Wanted, choose
+
+pytestmark = pytest.mark.real
+
+# 19 of 20 is the promise; one trial may end in the other defect, and none may be miscounted.
+TRIALS, SHOWN, OTHERS = 20, 19, 1
+SOUND_TRIALS = 40
+# The first defect must be shown in this time on a quiet machine; a loaded one gets several times as long.
+QUICK_SECONDS, LOADED = 15.0, 4
+OLD_VERSION = "2026.7.10068"  # b10068: GET /metrics still counts as work
+
+
+def say(line):
+    print(line)
+
+
+def pin(lab, wanted, *defects, trials, **options):
+    """The trials and findings of a run, as the command makes them."""
+    bench = Bench(lab, choose(wanted, say), say, random.Random(0))
+    made = list(carry_out(bench, Choice(defects, trials, **options)))
+    return made, {finding.defect: finding for finding in conclude(made, defects, trials)}
+
+
+def native(build, fix=None):
+    """The reference build when it was made before; nothing is compiled for a test."""
+    from collector.lab.native.build import find_build
+    from collector.lab.native.recipe import Recipe
+
+    if find_build(Recipe(build, fix)) is None:
+        pytest.skip(f"native b{build} {fix or 'stock'} is not built: llama-blackbox reference build")
+    return Wanted(build=build, fix=fix)
+
+
+def test_both_races_are_hit_at_the_first_try_and_each_stays_itself(lab):
+    # GIVEN b11549, affected by both
+    # WHEN each window is aimed at twice
+    trials, findings = pin(lab, Wanted(version=UNLOAD_VERSION), "D2", "D3", trials=2)
+    # THEN
+    readers, posts = trials[:2], trials[2:]
+    assert [trial.outcome for trial in readers] == [CRASHED] * 2
+    assert [trial.judgement.defect for trial in readers] == ["D2"] * 2
+    assert [trial.judgement.class_ for trial in readers] == ["SEGV-UAF-SLEEP"] * 2
+    assert all(trial.signature.bug_key for trial in readers)
+    assert [trial.outcome for trial in posts] == [STRANDED] * 2
+    assert [trial.judgement.defect for trial in posts] == ["D3"] * 2
+    assert all(trial.notes[0] == "released by one waking call, answered as when awake" for trial in posts)
+    assert {name: finding.conclusion for name, finding in findings.items()} == {
+        "D2": AFFECTED,
+        "D3": AFFECTED,
+    }
+    assert findings["D3"].placement_error is not None
+    assert findings["D2"].seconds_to_show < QUICK_SECONDS * LOADED
+
+
+def test_a_token_count_to_a_sleeping_server(lab):
+    trials, findings = pin(lab, Wanted(version=STALE_CAPTURE_VERSION), "D1", trials=2)
+    assert [trial.outcome for trial in trials] == [CRASHED] * 2
+    assert [trial.judgement.defect for trial in trials] == ["D1"] * 2
+    assert findings["D1"].conclusion == AFFECTED
+
+
+def test_a_stranded_server_is_used_again(lab):
+    # WHEN
+    trials, _ = pin(lab, Wanted(version=UNLOAD_VERSION), "D3", trials=3)
+    # THEN one server for the measurements and one for all trials
+    assert [trial.outcome for trial in trials] == [STRANDED] * 3
+    assert len(list(lab.folder.glob("server-*"))) == 2
+
+
+def test_a_kill_from_outside_in_mid_trial_is_not_counted(lab, monkeypatch):
+    # GIVEN what the out-of-memory killer does, while the request is under way
+    watch = trial_module.watch
+
+    def killed(server, pinned, patience):
+        threading.Timer(0.01, os.kill, (server.pid, signal.SIGKILL)).start()
+        server.wait_until(lambda each: each.ending is not None, 5)
+        return watch(server, pinned, patience)
+
+    monkeypatch.setattr(trial_module, "watch", killed)
+    # WHEN
+    trials, findings = pin(lab, Wanted(version=UNLOAD_VERSION), "D3", trials=1)
+    # THEN
+    assert [trial.outcome for trial in trials] == [INCONCLUSIVE]
+    assert trials[0].signal == signal.SIGKILL
+    assert trials[0].notes[0] == "killed by SIGKILL from outside, not counted"
+    assert (findings["D3"].conclusion, findings["D3"].reached) == (INCONCLUSIVE, 0)
+
+
+def test_a_binary_without_a_sleep_mode_is_named(lab, tmp_path):
+    # GIVEN a server that answers --sleep-idle-seconds as an old one does
+    binary = tmp_path / "llama-server"
+    binary.write_text("#!/bin/sh\necho 'error: invalid argument: --sleep-idle-seconds' >&2\nexit 1\n")
+    binary.chmod(0o755)
+    bench = Bench(lab, Chosen(None, ServerSpec(cached_model(), binary=binary)), say, random.Random(0))
+    # WHEN / THEN
+    with pytest.raises(UserError, match="has no sleep mode"):
+        list(carry_out(bench, Choice(("D2",), 1)))
+
+
+def test_no_server_is_left_behind_when_a_run_is_cut_short(tmp_path):
+    # GIVEN a run that is interrupted between two trials
+    with ReferenceServer(tmp_path / "lab") as lab:
+        bench = Bench(lab, choose(Wanted(version=UNLOAD_VERSION), say), say, random.Random(0))
+        trials = carry_out(bench, Choice(("D1",), 3))
+        first = next(trials)
+        pids = [server.pid for server in lab._servers]
+        trials.close()
+    # THEN
+    assert first.outcome == ANSWERED
+    assert pids
+    assert not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", [UNLOAD_VERSION, STALE_CAPTURE_VERSION, OLD_VERSION])
+def test_nineteen_of_twenty_and_each_isolated(lab, version):
+    began = time.monotonic()
+    trials, findings = pin(lab, Wanted(version=version), "D2", "D3", trials=TRIALS)
+    print(f"{version}: {time.monotonic() - began:.0f} s; {[each.because for each in findings.values()]}")
+    for defect in ("D2", "D3"):
+        own = [trial for trial in trials if trial.defect == defect]
+        assert findings[defect].shown >= SHOWN
+        assert len(others(defect, own)) <= OTHERS
+        assert placement(errors(own)) is not None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", [STALE_CAPTURE_VERSION, OLD_VERSION])
+def test_twenty_token_counts(lab, version):
+    _, findings = pin(lab, Wanted(version=version), "D1", trials=TRIALS)
+    assert findings["D1"].shown >= SHOWN
+
+
+@pytest.mark.full
+def test_token_counts_of_a_fixed_build_are_sound(lab):
+    _, findings = pin(lab, Wanted(version=UNLOAD_VERSION), "D1", trials=TRIALS)
+    assert (findings["D1"].conclusion, findings["D1"].shown) == (SOUND, 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("build", [11138, 11368])
+def test_native_builds_show_both(lab, build):
+    _, findings = pin(lab, native(build), "D2", "D3", trials=TRIALS)
+    assert findings["D2"].shown >= SHOWN
+    assert findings["D3"].shown >= SHOWN
+
+
+@pytest.mark.full
+def test_the_counting_fix_is_sound(lab):
+    """0 of 40, and most of the 40 reached their window: the loop looked while the request was inside."""
+    trials, findings = pin(lab, native(11368, "count-requests"), "D2", "D3", trials=SOUND_TRIALS)
+    print([each.because for each in findings.values()])
+    assert {each.conclusion for each in findings.values()} == {SOUND}
+    assert not any(trial.outcome in (CRASHED, STRANDED) for trial in trials)
+
+
+@pytest.mark.full
+def test_unpoisoned_readers_go_wrong_in_more_ways_than_one(lab):
+    trials, findings = pin(lab, Wanted(version=UNLOAD_VERSION), "D2", trials=TRIALS, unpoisoned=True)
+    assert findings["D2"].conclusion == AFFECTED
+    assert len({trial.outcome for trial in trials if trial.reached}) > 1

@@ -1,0 +1,258 @@
+"""`llama-blackbox verify routes`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from analyzers.contracts.routes import BROKEN, STATES, RouteBuild, RouteMatrix, matrix_json
+from analyzers.contracts.trials import EXIT_DEFECT, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_SOUND, TrialRun
+from analyzers.errors import UserError
+from analyzers.render.matrix import matrix_svg, print_matrix
+from analyzers.version import __version__
+from collector.lab.reference.output import printable
+from collector.lab.verify import options, outputs
+from collector.lab.verify.consent import consented
+from collector.lab.verify.progress import Voice
+from collector.lab.verify.routes import foreign
+from collector.lab.verify.routes.collect import build_of, matrix_of
+from collector.lab.verify.routes.conclude import conclude
+from collector.lab.verify.routes.survey import Survey
+from collector.lab.verify.routes.table import Route, chosen_routes
+from collector.lab.verify.session import run
+from collector.lab.verify.subject import Wanted
+
+API_KEY_LIMIT = 4096
+
+Versions = Annotated[
+    list[str] | None, typer.Option("--version", help="xllamacpp version to ask; may be given again")
+]
+ServerBins = Annotated[
+    list[Path] | None, typer.Option("--server-bin", help="a native llama-server to ask; may be given again")
+]
+Builds = Annotated[
+    list[int] | None, typer.Option("--build", help="ask the native reference build; may be given again")
+]
+Routes = Annotated[
+    list[str] | None, typer.Option("--route", help='only this one, like "GET /props"; may be given again')
+]
+States = Annotated[list[str] | None, typer.Option("--state", help="only this state; may be given again")]
+Sample = Annotated[
+    int | None, typer.Option("--sample", min=1, help="only so many requests, drawn by the seed")
+]
+Picture = Annotated[Path | None, typer.Option("--picture", help="write the matrix as an SVG picture")]
+TargetUrl = Annotated[
+    str | None, typer.Option("--target", help="ask a running server, as it is found; needs --touch-host")
+]
+TouchHost = Annotated[
+    str | None, typer.Option("--touch-host", help="the host of --target: says that it is yours to touch")
+]
+AllRoutes = Annotated[
+    bool, typer.Option("--all-routes", help="with --target: also calls that wake it or make it work")
+]
+ApiKeyFile = Annotated[
+    Path | None, typer.Option("--api-key-file", help="with --target: a file that holds its API key")
+]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is asked, and where the results go."""
+
+    routes: tuple[Route, ...]
+    states: tuple[str, ...]
+    sample: int | None
+    seed: int
+    picture: Path | None
+    outputs: options.Outputs
+
+
+def routes(
+    version: Versions = None,
+    server_bin: ServerBins = None,
+    build: Builds = None,
+    fix: options.Fix = None,
+    asan: options.Asan = False,
+    model: options.ModelFile = None,
+    route: Routes = None,
+    state: States = None,
+    sample: Sample = None,
+    target: TargetUrl = None,
+    touch_host: TouchHost = None,
+    all_routes: AllRoutes = False,
+    api_key_file: ApiKeyFile = None,
+    seed: options.Seed = 0,
+    json: options.Json = None,
+    picture: Picture = None,
+    junit: options.Junit = None,
+    output: options.Output = None,
+    update_catalogue: options.UpdateCatalogue = False,
+) -> int:
+    """Ask every route in every state: does it answer, wake the server, keep it awake, crash it?
+
+    Exit status: 0 every promise kept and every answer right, 1 a defect or a broken promise, 2 server or
+    command line unusable, 125 inconclusive.
+    """
+    places = options.Outputs(json, junit, None, output, update_catalogue)
+    choice = Choice(_routes(route), _states(state), sample, seed, picture, places)
+    if target is not None:
+        return _foreign(target, touch_host, all_routes, api_key_file, choice)
+    subjects = wanted(version, server_bin, build, Wanted(fix=fix, asan=asan, model=model))
+    return _own(subjects, choice)
+
+
+def wanted(
+    versions: Sequence[str] | None,
+    binaries: Sequence[Path] | None,
+    builds: Sequence[int] | None,
+    shared: Wanted,
+) -> list[Wanted]:
+    """One subject for each that is named, or the newest wheel at hand when none is."""
+    named = [replace(shared, version=each, fix=None, asan=False) for each in versions or ()]
+    named += [replace(shared, server_bin=each, fix=None, asan=False) for each in binaries or ()]
+    named += [replace(shared, build=each) for each in builds or ()]
+    return named or [shared]
+
+
+def _routes(names: list[str] | None) -> tuple[Route, ...]:
+    try:
+        return chosen_routes(tuple(names or ()))
+    except KeyError as error:
+        raise UserError(
+            "no such route in the table",
+            where=f"--route {printable(str(error.args[0]), 80)}",
+            remedy='name one like "GET /props" or /props',
+        ) from None
+
+
+def _states(names: list[str] | None) -> tuple[str, ...]:
+    for name in names or ():
+        if name not in STATES:
+            raise UserError(
+                "no such state",
+                where=f"--state {printable(name, 40)}",
+                remedy=f"choose from {', '.join(STATES)}",
+            )
+    return tuple(state for state in STATES if not names or state in names)
+
+
+def _own(subjects: list[Wanted], choice: Choice) -> int:
+    """Survey the subjects one after the other; what is finished is written even when a later one fails."""
+    builds: list[RouteBuild] = []
+    statuses: list[int] = []
+    last: TrialRun | None = None
+    try:
+        for number, subject in enumerate(subjects):
+            last, built = _survey(subject, choice, number if len(subjects) > 1 else None)
+            builds.append(built)
+            statuses.append(_deliver(last, built, choice, number if len(subjects) > 1 else None))
+            if last.interrupted:
+                break
+    finally:
+        if last is not None:
+            deliver_matrix(matrix_of(builds, last), choice)
+    return worst(statuses)
+
+
+def _survey(subject: Wanted, choice: Choice, number: int | None) -> tuple[TrialRun, RouteBuild]:
+    places = _numbered(choice.outputs, number)
+    survey = Survey(
+        choice.routes,
+        choice.states,
+        keep=places.folder is not None,
+        sample=choice.sample,
+        own_model=subject.model is not None,
+    )
+    said = {"states": list(choice.states), "routes": len(choice.routes), "sample": choice.sample}
+    finished = run("routes", survey, conclude, subject, places, seed=choice.seed, options=said)
+    return finished, build_of(finished, survey)
+
+
+def _deliver(finished: TrialRun, built: RouteBuild, choice: Choice, number: int | None) -> int:
+    """Findings, JUnit and overlay of one build; the matrix stands for --json. A build that has no sleep mode
+    cannot have its defects."""
+    if not built.sleeps:
+        return EXIT_SOUND
+    places = replace(_numbered(choice.outputs, number), json=None)
+    aside = sys.stderr if choice.outputs.json == "-" else sys.stdout
+    with redirect_stdout(aside):
+        return outputs.deliver(finished, places)
+
+
+def _voice(choice: Choice) -> Voice:
+    return Voice(highlight=False, file=sys.stderr if choice.outputs.json == "-" else sys.stdout)
+
+
+def _numbered(places: options.Outputs, number: int | None) -> options.Outputs:
+    """With several subjects, each has its own folder and JUnit file: NAME-1, NAME-2 …"""
+    if number is None:
+        return places
+    folder = places.folder / f"build-{number + 1}" if places.folder else None
+    junit = (
+        places.junit.with_name(f"{places.junit.stem}-{number + 1}{places.junit.suffix}")
+        if places.junit
+        else None
+    )
+    return replace(places, folder=folder, junit=junit)
+
+
+def deliver_matrix(matrix: RouteMatrix, choice: Choice) -> None:
+    """The table on the terminal, the document and the picture where they were asked for."""
+    text = matrix_json(matrix)
+    voice = _voice(choice)
+    print_matrix(matrix, Console(file=voice.file, highlight=False))
+    if choice.outputs.json == "-":
+        print(text, end="")
+    elif choice.outputs.json:
+        outputs.write(Path(choice.outputs.json), text)
+    if choice.picture:
+        outputs.write(choice.picture, matrix_svg(matrix))
+
+
+def worst(statuses: Sequence[int]) -> int:
+    """A defect outranks what stayed open, and an interruption both: it has no verdict."""
+    for status in (EXIT_INTERRUPTED, EXIT_DEFECT, EXIT_INCONCLUSIVE):
+        if status in statuses:
+            return status
+    return EXIT_SOUND
+
+
+def _foreign(
+    url: str, touch_host: str | None, all_routes: bool, key_file: Path | None, choice: Choice
+) -> int:
+    """A running server: harmless calls in the state it is found in, unless all are asked for."""
+    target = consented(url, touch_host)
+    started = time.time()
+    ask = foreign.asker(target, _api_key(key_file))
+    found = foreign.find(target, ask)
+    voice = _voice(choice)
+    voice.tell(f"{target.name}: {found.name}, {'asleep' if found.sleeping else 'awake'}")
+    trials = []
+    for trial in foreign.survey(ask, found, foreign.allowed(choice.routes, all_routes)):
+        trials.append(trial)
+        voice.tell(f"  {trial.state} {trial.route}: {trial.status or trial.outcome}")
+    built = foreign.build_of(found, trials, time.time() - started)
+    day = time.strftime("%Y-%m-%d", time.gmtime(started))
+    deliver_matrix(RouteMatrix(tool=__version__, date=day, builds=[built]), choice)
+    return EXIT_DEFECT if any(trial.promise == BROKEN for trial in trials) else EXIT_SOUND
+
+
+def _api_key(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        with path.open(encoding="utf-8") as file:
+            key = file.read(API_KEY_LIMIT).strip()
+    except (OSError, UnicodeDecodeError):
+        key = ""
+    if not key or not key.isprintable():
+        raise UserError("no API key in it", where=printable(str(path)), remedy="name a file with one line")
+    return key

@@ -1,0 +1,69 @@
+"""What a survey adds up to: the defects its crashes were judged to be, and whether the promises were kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.contracts.routes import BROKEN, KEPT, RouteTrial
+from analyzers.contracts.trials import AFFECTED, BAD, INCONCLUSIVE, SOUND, STRANDED, Finding, Trial
+
+PROMISE = "PROMISE"
+# Every route, in every state, is answered as the awake server answers it.
+ANSWERS = "ANSWERS"
+# Share of the trials that must have met their state before silence counts as sound.
+ENOUGH = 0.9
+
+
+def conclude(trials: Sequence[Trial]) -> list[Finding]:
+    """A defect only when it was seen: that a survey of single requests saw none bounds nothing."""
+    seen = [trial for trial in trials if isinstance(trial, RouteTrial) and not trial.absent]
+    bad = [trial for trial in seen if trial.reached and trial.outcome in BAD]
+    defects = sorted({name for trial in bad if (name := defect_of(trial))})
+    found = [_defect(name, [trial for trial in bad if defect_of(trial) == name], seen) for name in defects]
+    return [*found, _answers([trial for trial in bad if defect_of(trial) is None], seen), _promise(seen)]
+
+
+def defect_of(trial: RouteTrial) -> str | None:
+    """The judged defect; a request that waits on a sleeping server is D3 whatever a log alone can prove."""
+    if trial.judgement is not None and trial.judgement.defect is not None:
+        return trial.judgement.defect
+    return "D3" if trial.outcome == STRANDED else None
+
+
+def _defect(name: str, shown: list[RouteTrial], seen: list[RouteTrial]) -> Finding:
+    where = sorted({f"{trial.route} {trial.state}" for trial in shown})
+    because = f"{len(shown)} requests showed it: {', '.join(where[:3])}{' …' if len(where) > 3 else ''}"
+    return _finding(name, AFFECTED, len(shown), seen, because)
+
+
+def _answers(strange: list[RouteTrial], seen: list[RouteTrial]) -> Finding:
+    if strange:
+        what = sorted({f"{trial.route} {trial.state}: {trial.outcome}" for trial in strange})
+        return _finding(ANSWERS, AFFECTED, len(strange), seen, "; ".join(what[:3]))
+    return _quiet(ANSWERS, seen, "no answer was wrong but for the defects named")
+
+
+def _promise(seen: list[RouteTrial]) -> Finding:
+    broken = [trial for trial in seen if trial.promise == BROKEN]
+    judged = [trial for trial in seen if trial.promise in (BROKEN, KEPT)]
+    if broken:
+        what = sorted({f"{trial.route} {trial.state}" for trial in broken})
+        because = f"promised {broken[0].promised}: {', '.join(what[:3])}{' …' if len(what) > 3 else ''}"
+        return _finding(PROMISE, AFFECTED, len(broken), seen, because)
+    if not judged:
+        return _finding(PROMISE, INCONCLUSIVE, 0, seen, "nothing that the documentation promises was met")
+    return _quiet(PROMISE, seen, f"{len(judged)} of {len(judged)} cells under a promise kept it")
+
+
+def _quiet(name: str, seen: list[RouteTrial], because: str) -> Finding:
+    reached = sum(trial.reached for trial in seen)
+    enough = bool(seen) and reached >= ENOUGH * len(seen)
+    text = because if enough else f"only {reached} of {len(seen)} requests met their state"
+    return _finding(name, SOUND if enough else INCONCLUSIVE, 0, seen, text)
+
+
+def _finding(name: str, conclusion: str, shown: int, seen: list[RouteTrial], because: str) -> Finding:
+    reached = sum(trial.reached for trial in seen)
+    return Finding(
+        defect=name, conclusion=conclusion, shown=shown, reached=reached, trials=len(seen), because=because
+    )

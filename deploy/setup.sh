@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Prepares what `make demo` and `make test` need: Debian packages (when root) and a virtual environment.
-#   deploy/setup.sh demo|test
+# Prepares what `make demo` and `make test` need, and native builds (`llama-blackbox reference build`): Debian
+# packages (when root) and a virtual environment.
+#   deploy/setup.sh demo|test|native
 # Everything it makes stands in .venv; it is done again when pyproject.toml or the constraints change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-goal=${1:?usage: deploy/setup.sh demo|test}
+goal=${1:?usage: deploy/setup.sh demo|test|native}
 case $goal in
     demo) packages="gdb elfutils" extras="lab" ;;
     test) packages="gdb elfutils gcc g++ libc6-dev" extras="lab,dev" ;;
-    *) echo "deploy/setup.sh: unknown goal '$goal'; use demo or test" >&2; exit 2 ;;
+    native) packages="g++ cmake ninja-build ccache" extras="lab" ;;
+    *) echo "deploy/setup.sh: unknown goal '$goal'; use demo, test or native" >&2; exit 2 ;;
 esac
 
 if [ "$(uname -s)/$(uname -m)" != "Linux/x86_64" ]; then

@@ -14,7 +14,7 @@ from analyzers.logs.reading import Reading
 from analyzers.logs.scan import read_text
 from analyzers.stacks.pasted import parse_pasted, printed_by_itself
 from analyzers.triage.from_core import describe_stack
-from analyzers.triage.lineage import with_lineage
+from analyzers.triage.lineage import unpinned, with_lineage
 from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
 from analyzers.triage.traces import TraceEnd, as_live, looks_like_trace, taken_live, trace_end
@@ -31,11 +31,11 @@ def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material
     traced = _Traced() if journal else _traces(path, name, next_id, reading)
     stacks = traced.evidence
     numbered = {item.id: item.model_copy(update={"id": next_id()}) for item in reading.evidence}
-    lives = [_life(life, reading, numbered) for life in reading.lives]
+    lives = with_lineage(tuple(numbered.values()), [_life(life, reading, numbered) for life in reading.lives])
     return Material(
-        evidence=(*numbered.values(), *stacks),
+        evidence=(*unpinned(tuple(numbered.values()), lives), *stacks),
         gaps=(*reading.gaps, *traced.gaps, *_nothing(reading, stacks, name)),
-        lives=with_lineage(tuple(numbered.values()), lives),
+        lives=lives,
     )
 
 

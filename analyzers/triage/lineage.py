@@ -38,6 +38,16 @@ def with_lineage(evidence: Sequence[Evidence], lives: Sequence[Life]) -> tuple[L
     return _joined(lives, [_child(entry) for entry in entries])
 
 
+def unpinned(evidence: Sequence[Evidence], lives: Sequence[Life]) -> tuple[Evidence, ...]:
+    """The evidence with a router's lines about its children without the router's PID: they join the child."""
+    about = {item.id for life in lives if life.child is not None for item in life.child.about}
+    return tuple(_without_pid(item) if item.id in about else item for item in evidence)
+
+
+def _without_pid(item: Evidence) -> Evidence:
+    return item.model_copy(update={"incarnation": item.incarnation.model_copy(update={"pid": None})})
+
+
 def as_its_own(items: Sequence[Evidence], life: Life | None) -> list[Evidence]:
     """The items of the chosen life, with its router's lines on its own clock and a planned end as such."""
     if life is None or life.child is None:

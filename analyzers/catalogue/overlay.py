@@ -96,7 +96,7 @@ def laid_on_routes(
     """The routes with the builds in which they showed the defect here."""
     for each in _stock(defect, witnesses):
         if each.status in SHOWN:
-            through = tuple(_reached(row, each) for row in through)
+            through = tuple(part for row in through for part in _reached(row, each))
     return through
 
 
@@ -120,10 +120,13 @@ def _stock(defect: str, witnesses: Iterable[LocalWitness]) -> list[LocalWitness]
     return sorted(own, key=lambda each: each.status)  # "affected" first: it outranks a clean run
 
 
-def _reached(row: Through, each: LocalWitness) -> Through:
-    if not set(row.routes) & set(each.routes):
-        return row
-    return replace(row, builds=_with_witness(row.builds, each))
+def _reached(row: Through, each: LocalWitness) -> Iterable[Through]:
+    shown = tuple(route for route in row.routes if route in each.routes)
+    rest = tuple(route for route in row.routes if route not in each.routes)
+    if shown:
+        yield Through(shown, _with_witness(row.builds, each))
+    if rest:
+        yield replace(row, routes=rest)
 
 
 def _with_witness(rows: tuple[BuildRange, ...], each: LocalWitness) -> tuple[BuildRange, ...]:
@@ -153,14 +156,15 @@ def _extended(rows: tuple[BuildRange, ...], seen: Witness, status: str) -> tuple
 def _split(row: BuildRange, seen: Witness, status: str) -> Iterable[BuildRange]:
     """The range with one build of another status cut out of it. What lies above an affected build is fixed
     again only where somebody saw it; below and above a clean one the range stays what it was."""
+    below = tuple(w for w in row.witnesses if w.build < seen.build)
+    above = tuple(w for w in row.witnesses if w.build > seen.build)
     if row.first < seen.build:
-        yield replace(row, last=seen.build - 1)
+        yield replace(row, last=seen.build - 1, witnesses=below or row.witnesses)
     yield BuildRange(status, seen.build, seen.build, (seen,))
-    above = [w.build for w in row.witnesses if w.build > seen.build]
     if status == "fixed" and (row.last is None or row.last > seen.build):
-        yield replace(row, first=seen.build + 1)
-    elif above:
-        yield replace(row, first=min(above))
+        yield replace(row, first=seen.build + 1, witnesses=above or row.witnesses)
+    elif above and above[0].build in row:
+        yield replace(row, first=above[0].build, witnesses=above)
 
 
 def _sorted(rows: tuple[BuildRange, ...]) -> tuple[BuildRange, ...]:

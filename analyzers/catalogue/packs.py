@@ -106,6 +106,7 @@ def _joined(known: Defects, name: str, pack: Defects) -> Defects:
         commits={**pack.commits, **known.commits},
         proofs={**pack.proofs, **known.proofs},
         packs=(*known.packs, f"{name} {pack.version}"),
+        version=f"{known.version}+{name}.{pack.version}",
     )
 
 

@@ -138,9 +138,9 @@ def read_reach(table: Table) -> tuple[str, Through]:
 def read_probes(table: Table) -> tuple[ProbeSafety, ...]:
     """One ``[[probe]]``: what a route does, a row for each range of builds measured alike."""
     routes = tuple(_route(table, text) for text in table.texts("routes"))
+    if not routes:
+        raise table.fail("a probe needs routes")
     rows = table.rows("builds", lambda row: tuple(_probe(row, route) for route in routes))
-    if not routes or not rows:
-        raise table.fail("a probe needs routes and builds")
     for before, after in pairwise(row[0] for row in rows):
         if after.first <= before.last:
             raise table.fail(f"build ranges overlap or are out of order at b{after.first}")

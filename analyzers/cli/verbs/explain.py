@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from analyzers.catalogue.loader import Catalogue, load_catalogue
+from analyzers.catalogue.loader import Catalogue
+from analyzers.catalogue.loader import catalogue as whole_catalogue
 from analyzers.catalogue.model import Advice, Page, Section
 from analyzers.catalogue.tables import printable
 from analyzers.cli.output import printing
@@ -43,9 +44,10 @@ def explain(topic: str | None, console: Console) -> int:
 
     Raises UserError, with the nearest ids as the remedy, when there is no such page.
     """
-    catalogue = load_catalogue()
+    catalogue = whole_catalogue()
     if topic is None or not topic.strip():
         _print_list(catalogue, console)
+        _print_notes(catalogue, console)
         return EXIT_OK
     page = catalogue.explain(topic)
     if page is None:
@@ -82,6 +84,13 @@ def _print_page(page: Page, catalogue: Catalogue, console: Console) -> None:
         _print_section(section, console)
     console.print()
     console.print(Text(f"catalogue {catalogue.version}, as of {catalogue.dated}", style="dim"))
+    _print_notes(catalogue, console)
+
+
+def _print_notes(catalogue: Catalogue, console: Console) -> None:
+    """What of the packs and the local overlay could not be used."""
+    for note in catalogue.notes:
+        console.print(Text(note, style="yellow"), soft_wrap=True)
 
 
 def _print_section(section: Section, console: Console) -> None:

@@ -153,7 +153,7 @@ def _foot(matrix: RouteMatrix, legend: list[tuple[str, bool, str]], top: float) 
 def _notes(matrix: RouteMatrix) -> Iterator[str]:
     letters = ", ".join(f"{STATE_LETTERS.get(state, state[:1])} {state}" for state in matrix.states)
     yield f"States: {letters}."
-    yield "Sections: as the newest build behaves. +n: aliases that behave alike. (501): refused even when awake."
+    yield "Sections: the newest build. +n: aliases that behave alike. (501): refused even when awake."
     if any(build.subject.kind == "native" for build in matrix.builds):
         yield "* a native llama-server; the others are wheels."
     without = [build_label(build) for build in sleepless_builds(matrix)]

@@ -122,7 +122,8 @@ class Survey:
         if group.wide and not self.own_model:
             bench.say(f"with the model that widens unloading and waking: {NAME}")
             spec = replace(spec, model=wide_model())
-            awake = baselines(bench.lab, spec, tuple(dict.fromkeys(job.route for job in jobs)))
+            asked = {job.route.name: job.route for job in jobs}
+            awake = baselines(bench.lab, spec, tuple(asked.values()))
         lanes = min(self.lanes or group.lanes, len(jobs))
         seats = self._seats(bench, replace(spec, idle_seconds=group.idle), awake, lanes)
         yield from work(seats, jobs, partial(attempt, workshop))

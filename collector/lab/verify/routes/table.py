@@ -23,7 +23,8 @@ class Route:
 
     ``task``: a valid request is work, documented to wake the server and to count as activity.
     ``harmless``: never wakes, on any build measured; the only ones a foreign server is asked.
-    ``varies``: two right answers differ (clocks, counters): only the status is compared.
+    ``varies``: two right answers differ (clocks, counters): only the status is compared. ``fresh``: asked on
+    a server of its own, at that server's first sleep.
     """
 
     method: str
@@ -33,6 +34,7 @@ class Route:
     task: bool = False
     harmless: bool = False
     varies: bool = False
+    fresh: bool = False
 
     @property
     def name(self) -> str:

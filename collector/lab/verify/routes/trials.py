@@ -86,6 +86,8 @@ def _timed(workshop: Workshop, seat: Seat, route: Route, state: str) -> Seen:
 
 
 def _shot(workshop: Workshop, seat: Seat, route: Route, state: str) -> Seen:
+    if route.fresh:
+        seat.leave()
     server = seat.get()
     if state != UNLOADING and not fall_asleep(server):
         seat.leave()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import tarfile
 import zlib
@@ -27,9 +28,12 @@ def unpack_llama_cpp(package: Path, target: Path) -> None:
         with tarfile.open(package, "r:gz") as archive:
             if not sum(_take(archive, member, target) for member in _members(archive, package)):
                 raise _refused(package, f"it has no {FOLDER} folder")
-    except (tarfile.TarError, zlib.error, EOFError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile) as error:
         shutil.rmtree(target, ignore_errors=True)
         raise _refused(package, f"it is broken ({error})") from None
+    except FileExistsError:
+        shutil.rmtree(target, ignore_errors=True)
+        raise _refused(package, "it holds a file twice") from None
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise

@@ -1,0 +1,228 @@
+"""`llama-blackbox verify routes`: what is chosen, written and returned."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analyzers.contracts.routes import RouteMatrix, RouteTrial
+from analyzers.contracts.trials import (
+    EXIT_DEFECT,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_SOUND,
+    Subject,
+    TrialRun,
+)
+from analyzers.errors import UserError
+from collector.lab.verify.routes import cli
+from collector.lab.verify.subject import Wanted
+
+
+def trial(**more):
+    made = {"number": 1, "route": "GET /props", "handler": "get_props", "state": "asleep"}
+    return RouteTrial(
+        **{**made, "outcome": "answered", "promise": "kept", "wakes": False, "awake_status": 200, **more}
+    )
+
+
+class Runs:
+    """Stands in for session.run: hands out prepared trials, one list a subject."""
+
+    def __init__(self, *lists, sleeps=True, interrupted=False):
+        self.lists = list(lists)
+        self.sleeps = sleeps
+        self.interrupted = interrupted
+        self.asked = []
+
+    def __call__(self, method, survey, conclude, wanted, outputs, *, seed, options):
+        self.asked.append((wanted, outputs))
+        trials = self.lists.pop(0)
+        if isinstance(trials, Exception):
+            raise trials
+        survey.sleeps = self.sleeps
+        version = wanted.version or "2026.10.11549"
+        return TrialRun(
+            tool="1",
+            catalogue="1",
+            method=method,
+            subject=Subject(kind="hosted", name=version, version=version, build=int(version.split(".")[2])),
+            date="2026-12-02",
+            started=0.0,
+            seed=seed,
+            options=options,
+            trials=trials,
+            findings=conclude(trials),
+            interrupted=self.interrupted,
+        )
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    def prepare(*lists, **more):
+        made = Runs(*lists, **more)
+        monkeypatch.setattr(cli, "run", made)
+        return made
+
+    return prepare
+
+
+def read(path):
+    return RouteMatrix.model_validate_json(Path(path).read_text())
+
+
+def test_a_sound_build_writes_matrix_and_picture_and_returns_0(runs, tmp_path):
+    runs([trial()])
+
+    status = cli.routes(json=str(tmp_path / "m.json"), picture=tmp_path / "m.svg")
+
+    assert status == EXIT_SOUND
+    assert [build.subject.build for build in read(tmp_path / "m.json").builds] == [11549]
+    assert (tmp_path / "m.svg").read_text().startswith("<svg")
+
+
+def test_json_on_standard_output_stands_there_alone(runs, capsys):
+    runs([trial()])
+
+    cli.routes(json="-")
+
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["schema"] == "llama-blackbox/routes/1"
+    assert "polling" in printed.err
+
+
+def test_a_broken_promise_returns_1(runs):
+    runs([trial(promise="broken", wakes=True)])
+
+    assert cli.routes() == EXIT_DEFECT
+
+
+def test_missed_states_return_125(runs):
+    runs([trial(reached=False, outcome="inconclusive", promise="none")])
+
+    assert cli.routes() == EXIT_INCONCLUSIVE
+
+
+def test_several_builds_become_one_document_oldest_first(runs, tmp_path):
+    made = runs([trial()], [trial(promise="broken", wakes=True)])
+
+    status = cli.routes(
+        version=["2026.10.11549", "2026.9.11063"], json=str(tmp_path / "m.json"), output=tmp_path / "kept"
+    )
+
+    assert status == EXIT_DEFECT
+    assert [build.subject.build for build in read(tmp_path / "m.json").builds] == [11063, 11549]
+    assert [places.folder.name for _, places in made.asked] == ["build-1", "build-2"]
+
+
+def test_a_build_that_fails_does_not_take_the_finished_ones(runs, tmp_path):
+    runs([trial()], UserError("cannot be installed", where="x", remedy="y"))
+
+    with pytest.raises(UserError, match="cannot be installed"):
+        cli.routes(version=["2026.10.11549", "2026.9.11063"], json=str(tmp_path / "m.json"))
+
+    assert [build.subject.build for build in read(tmp_path / "m.json").builds] == [11549]
+
+
+def test_an_interrupted_build_is_written_and_ends_the_run(runs, tmp_path):
+    made = runs([trial()], [trial()], interrupted=True)
+
+    status = cli.routes(version=["2026.10.11549", "2026.9.11063"], json=str(tmp_path / "m.json"))
+
+    assert status == EXIT_INTERRUPTED
+    assert len(made.asked) == 1
+    assert read(tmp_path / "m.json").builds[0].interrupted
+
+
+def test_a_build_without_sleep_mode_is_sound_and_says_so(runs, tmp_path):
+    runs([], sleeps=False)
+
+    assert cli.routes(json=str(tmp_path / "m.json")) == EXIT_SOUND
+    assert read(tmp_path / "m.json").builds[0].sleeps is False
+
+
+def test_chosen_routes_and_states_reach_the_survey(runs, monkeypatch):
+    seen = {}
+    made = runs([trial()])
+
+    def run(method, survey, *rest, **more):
+        seen["survey"] = survey
+        return made(method, survey, *rest, **more)
+
+    monkeypatch.setattr(cli, "run", run)
+    cli.routes(route=["GET /props"], state=["waking", "asleep"], sample=3)
+
+    assert [route.name for route in seen["survey"].routes] == ["GET /props"]
+    assert seen["survey"].states == ("asleep", "waking")
+    assert seen["survey"].sample == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"route": ["/nowhere\x1b"]}, "no such route"),
+        ({"state": ["dreaming\x1b"]}, "no such state"),
+        ({"target": "http://127.0.0.1:1"}, "did not start that server"),
+        ({"target": "http://127.0.0.1:1", "touch_host": "elsewhere"}, "another host"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(runs, options, words):
+    made = runs()
+
+    with pytest.raises(UserError, match=words) as caught:
+        cli.routes(**options)
+
+    assert str(caught.value).isprintable()
+    assert made.asked == []
+
+
+def test_subjects_are_one_for_each_that_is_named():
+    shared = Wanted(fix="count-requests", asan=True)
+
+    made = cli.wanted(["1"], [Path("x")], [11368], shared)
+
+    assert [(each.version, each.server_bin, each.build) for each in made] == [
+        ("1", None, None),
+        (None, Path("x"), None),
+        (None, None, 11368),
+    ]
+    assert [(each.fix, each.asan) for each in made] == [
+        (None, False),
+        (None, False),
+        ("count-requests", True),
+    ]
+
+
+def test_without_a_subject_the_newest_wheel_at_hand_is_asked():
+    assert cli.wanted(None, None, None, Wanted()) == [Wanted()]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [
+        ([], EXIT_SOUND),
+        ([0, 0], EXIT_SOUND),
+        ([0, EXIT_INCONCLUSIVE], EXIT_INCONCLUSIVE),
+        ([EXIT_INCONCLUSIVE, EXIT_DEFECT, 0], EXIT_DEFECT),
+        ([EXIT_DEFECT, EXIT_INTERRUPTED], EXIT_INTERRUPTED),
+    ],
+)
+def test_the_worst_status_wins(statuses, status):
+    assert cli.worst(statuses) == status
+
+
+@pytest.mark.parametrize("content", [b"", b"  \n", b"\xff\xfe", b"two\nlines"])
+def test_a_file_without_a_key_is_named(tmp_path, content):
+    path = tmp_path / "key"
+    path.write_bytes(content)
+
+    with pytest.raises(UserError, match="no API key"):
+        cli._api_key(path)
+
+
+def test_a_key_is_read_without_its_line_end(tmp_path):
+    path = tmp_path / "key"
+    path.write_text("letmein\n")
+
+    assert cli._api_key(path) == "letmein"
+    assert cli._api_key(None) is None

@@ -129,15 +129,22 @@ def print_findings(run: TrialRun, voice: Voice) -> None:
     try:
         voice.print(table)
         cut = " (interrupted)" if run.interrupted else " (ended early)" if run.problem else ""
-        voice.tell(f"{len(run.trials)} trials in {run.seconds:.1f} s{cut}")
+        count = len(run.trials)
+        voice.tell(f"{count} {'trial' if count == 1 else 'trials'} in {run.seconds:.1f} s{cut}")
         voice.file.flush()
     except OSError as error:
         voice.give_up()
-        raise UserError(
-            f"the findings cannot be printed ({(error.strerror or 'error').lower()})",
-            where="standard output",
-            remedy="free some space or send it elsewhere",
-        ) from None
+        raise _unprintable((error.strerror or "error").lower()) from None
+    if voice.lost:
+        raise _unprintable("no space left, or its reader went away")
+
+
+def _unprintable(why: str) -> UserError:
+    return UserError(
+        f"the findings cannot be printed ({why})",
+        where="standard output",
+        remedy="free some space or send it elsewhere",
+    )
 
 
 def _cells(each: Finding) -> tuple[str, ...]:

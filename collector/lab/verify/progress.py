@@ -18,6 +18,7 @@ from collector.lab.reference.output import printable
 # moves all the time, elsewhere a line after so many quiet seconds tells that nothing hangs.
 QUIET_SECONDS = 10.0
 LINE_LENGTH = 400
+_LOST: set[int] = set()  # descriptors of this process that were given up
 
 
 class Voice(Console):
@@ -31,7 +32,15 @@ class Voice(Console):
         """Print no more, and send what is still held back nowhere: it would fail again at the exit."""
         self.quiet = True
         with suppress(OSError, ValueError):
+            _LOST.add(self.file.fileno())
             silence(self.file.fileno())
+
+    @property
+    def lost(self) -> bool:
+        """Lines were lost, here or in an earlier voice on the same descriptor, which now leads nowhere."""
+        with suppress(OSError, ValueError):
+            return self.quiet or self.file.fileno() in _LOST
+        return self.quiet
 
     def tell(self, line: str, style: str = "") -> None:
         """Print ``line`` as it stands, control characters as question marks, unwrapped."""

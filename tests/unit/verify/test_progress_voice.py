@@ -69,3 +69,14 @@ def test_a_reader_that_went_away_ends_no_run() -> None:
     os.close(writing)
     assert done.stderr.decode().strip().endswith("done")
     assert done.returncode == 0
+
+
+def test_a_later_voice_knows_that_its_descriptor_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LOST", set())
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        assert not Voice(file=file).lost
+        Voice(file=file).give_up()
+        assert Voice(file=file).lost
+    os.close(reading)
+    assert not Voice(file=io.StringIO()).lost

@@ -62,7 +62,7 @@ def _observe(this: Attempt, places: Places) -> None:
 
 
 def _first(this: Attempt) -> Request:
-    """The request for the awake answer, made ready: the touch before it sees to it that the server is awake."""
+    """The request for the awake answer; the touch before it sees to it that the server is awake."""
     woken = this.server.begin(replace(touch(), timeout=SLEEP_DEADLINE))
     this.server.wait_until(lambda _: pass_on(this.server) or not woken.waiting, SLEEP_DEADLINE)
     return replace(this.request, timeout=SLEEP_DEADLINE)

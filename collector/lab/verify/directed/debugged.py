@@ -30,6 +30,7 @@ from collector.lab.verify.directed.mi import MiConversation, Record
 # gdb runs the server up to its first word; on a saturated machine that takes tens of seconds.
 START_DEADLINE = 90.0
 STOP_DEADLINE = 60.0
+ASKED_TO_STOP = "0"  # what gdb calls the signal by which it stops a thread on our behalf
 FRAMES = 63  # inclusive: the innermost 64; a handler stands within the first 20
 SETTINGS = (
     "auto-load off",
@@ -64,6 +65,7 @@ class DebuggedServer(RunningServer):
         self.hits: deque[str] = deque()
         self.left: set[str] = set()
         self.passed: list[str] = []
+        self._strays: list[str] = []  # stopped by a signal that ends nothing
         self.fatal: tuple[str, int] | None = None
         self._changed = threading.Condition()
         self._inferior: int | None = None
@@ -92,7 +94,10 @@ class DebuggedServer(RunningServer):
         """Take in what happened since the last call; True when the server has died or ended."""
         for event in self.gdb.events():
             self._take(event)
-        return self.fatal is not None or self.finished
+        died = self.fatal is not None or self.finished
+        while self._strays and not died:
+            self.go_on(self._strays.pop())
+        return died
 
     def _take(self, event: Record) -> None:
         if event.name == "thread-group-started":
@@ -114,6 +119,8 @@ class DebuggedServer(RunningServer):
             number = int(signal.Signals[name])
             self.fatal = (thread, number)
             self._exit = Ending(number, None, time.monotonic(), time.time())
+        elif name not in (ASKED_TO_STOP, *FATAL):
+            self._strays.append(thread)
 
     def stack(self, thread: str) -> list[str]:
         """Function names of one stopped thread, innermost first, "?" where there is none."""

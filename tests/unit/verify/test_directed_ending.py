@@ -1,0 +1,219 @@
+"""What a try's end is called, when a try says anything, and how tries become a trial."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from directed_stub import HANDLER_STACK, SIGNAL, FakeServer
+
+from analyzers.contracts.trials import INCONCLUSIVE, Judgement, Signature, Trial
+from analyzers.stacks.mi import MiError
+from collector.lab.reference.client import Answer, Request
+from collector.lab.reference.output import Line
+from collector.lab.verify.directed import attempt as attempts
+from collector.lab.verify.directed import ending, method, trial
+from collector.lab.verify.directed.ending import Attempt, Seen, conclude
+from collector.lab.verify.directed.method import Plan, concluding, order
+from collector.lab.verify.directed.points import BY_NAME, POINTS
+from collector.lab.verify.directed.watch import Became
+
+COUNT = BY_NAME["token-count"]
+
+
+def answer(status=200, body=b'{"tokens":[1]}'):
+    return Answer("/tokenize", status, body, None, 1.0, 1.5)
+
+
+@pytest.fixture
+def this():
+    request = Request("POST", "/tokenize", {})
+    made = Attempt(BY_NAME["tokeniser"], request, FakeServer(), Seen(reached=True), awake=answer())
+    made.pending = SimpleNamespace(waiting=False, answer=answer())
+    return made
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "outcome"),
+    [
+        (200, b'{"tokens":[1]}', "answered"),
+        (200, b'{"tokens":[]}', "wrong-answer"),
+        (500, b'{"error":{"message":"_Map_base::at"}}', "server-error"),
+        (400, b'{"error":{"message":"_Map_base::at"}}', "server-error"),
+        (503, b"", "refused"),
+    ],
+)
+def test_an_answer_is_compared_with_the_awake_one(this, monkeypatch, status, body, outcome):
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.ANSWERED)
+    this.pending.answer = answer(status, body)
+    conclude(this)
+    assert (this.seen.outcome, this.seen.status, this.seen.seconds) == (outcome, status, 0.5)
+    assert bool(this.seen.notes) == (outcome != "answered")
+
+
+def test_silence_says_nothing(this, monkeypatch):
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.SILENT)
+    conclude(this)
+    assert (this.seen.outcome, this.seen.reached) == (INCONCLUSIVE, False)
+
+
+def test_a_strand_is_one_that_waking_releases(this, monkeypatch):
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.STRANDED)
+    monkeypatch.setattr(ending, "release", lambda *_: True)
+    conclude(this)
+    assert this.seen.outcome == "stranded"
+    assert "answered with 200" in this.seen.notes[-1]
+    # WHEN waking does not help THEN it is another hang, and no D3
+    monkeypatch.setattr(ending, "release", lambda *_: False)
+    conclude(this)
+    assert this.seen.outcome == INCONCLUSIVE
+
+
+def test_a_crash_is_judged_from_the_core_of_the_thread_that_died(this, monkeypatch, tmp_path):
+    said = Judgement(class_="SEGV-UAF-SLEEP", defect="D2"), Signature(bug_key="k")
+    handed = []
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.DIED)
+    monkeypatch.setattr(ending, "judge", lambda provoked, folder: handed.append(provoked) or said)
+    this.server.folder, this.server._saved = tmp_path, None
+    this.server.gdb.happen(SIGNAL % ("SIGSEGV", 10, 10))
+    this.server.absorb()
+    this.server.gdb.on = {"console generate-core-file": []}
+    (tmp_path / "core.gdb").write_bytes(b"core")
+    conclude(this)
+    assert (this.seen.outcome, this.seen.signal) == ("crashed", 11)
+    assert (this.seen.judgement, this.seen.signature) == said
+    assert handed[0].core.path == tmp_path / "core.gdb"
+    assert handed[0].kernel.note
+    sent = this.server.gdb.sent
+    assert sent.index("-thread-select 10") < sent.index("console generate-core-file core.gdb")
+
+
+def test_a_crash_without_core_is_still_a_crash_and_says_so(this, monkeypatch, tmp_path):
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.DIED)
+    monkeypatch.setattr(ending, "judge", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    this.server.folder, this.server._saved = tmp_path, None
+    this.server.gdb.happen(SIGNAL % ("SIGABRT", 10, 10))
+    this.server.absorb()
+    this.server.gdb.answers = {"console generate-core-file": MiError("no room\x1b[31m")}
+    conclude(this)
+    assert (this.seen.outcome, this.seen.signal, this.seen.judgement) == ("crashed", 6, None)
+    assert any("no room?[31m" in note for note in this.seen.notes)
+    assert any("No space left" in note for note in this.seen.notes)
+
+
+def test_the_sanitizers_report_is_the_oracle_and_no_core_is_taken(this, monkeypatch):
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.DIED)
+    report = [
+        "x",
+        "==7==ERROR: AddressSanitizer: heap-use-after-free",
+        "READ of size 8",
+        "freed by thread T0",
+    ]
+    this.server.output = SimpleNamespace(lines=lambda: [Line(text, 0, 0) for text in report])
+    this.server.gdb.happen(SIGNAL % ("SIGABRT", 10, 10))
+    this.server.absorb()
+    conclude(this)
+    assert this.seen.outcome == "crashed"
+    assert this.seen.oracle == report[1:]
+    assert this.server.gdb.sent == []
+
+
+def test_a_server_that_ends_by_itself_says_nothing(this, monkeypatch):
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.DIED)
+    this.server.gdb.happen('*stopped,reason="exited",exit-code="01"')
+    this.server.absorb()
+    conclude(this)
+    assert (this.seen.outcome, this.seen.reached) == (INCONCLUSIVE, False)
+    assert "status 1" in this.seen.notes[-1]
+
+
+def woken(this, **seen):
+    this.point, this.seen = COUNT, Seen(**seen)
+    return this
+
+
+def test_a_right_answer_counts_only_when_the_model_moved(this):
+    assert attempts._met(woken(this, outcome="answered"), 0, before=0x1000, after=0x2000)
+    assert not attempts._met(woken(this, outcome="answered"), 0, before=0x1000, after=0x1000)
+    assert "by luck" in this.seen.notes[-1]
+    # a wrong one counts wherever the model is
+    assert attempts._met(woken(this, outcome="wrong-answer"), 0, before=0x1000, after=0x1000)
+
+
+def test_a_count_that_did_not_come_by_counts_only_when_it_died_there(this):
+    assert not attempts._met(woken(this, outcome="answered"), 0, before=1, after=None)
+    this.server.fatal = ("10", 11)
+    this.server.gdb.stacks = {"10": ["server_routes::handle_count_tokens(llama_vocab const*)"]}
+    assert attempts._met(woken(this, outcome="crashed"), 0, before=1, after=None)
+    this.server.gdb.stacks = {"10": HANDLER_STACK}
+    assert not attempts._met(woken(this, outcome="crashed"), 0, before=1, after=None)
+
+
+def test_a_second_sleep_meanwhile_says_nothing(this):
+    this.server.sleeps()
+    assert not attempts._met(woken(this, outcome="crashed"), 0, before=1, after=2)
+
+
+def setting(say=lambda _: None):
+    lab = SimpleNamespace(folder=None)
+    return trial.Setting(SimpleNamespace(spec=None, lab=lab, chance=random.Random(0), say=say), None, "gdb")
+
+
+def test_a_missed_window_is_tried_again_and_said(monkeypatch):
+    tries = iter([Seen(notes=["late"]), Seen(outcome="stranded", reached=True, notes=["seen"])])
+    monkeypatch.setattr(trial, "attempt", lambda *_: next(tries))
+    made = trial.carry_out(setting(), BY_NAME["before-post"], 4)
+    assert (made.number, made.defect, made.point, made.outcome) == (4, "D3", "before-post", "stranded")
+    assert made.reached
+    assert made.notes == ["seen", "try 1 missed its window: late"]
+
+
+def test_a_window_that_is_never_met_is_inconclusive_whatever_was_seen(monkeypatch):
+    made_tries = []
+
+    def attempt(*_):
+        made_tries.append(1)
+        return Seen(outcome="answered", notes=["the model came back"])
+
+    monkeypatch.setattr(trial, "attempt", attempt)
+    made = trial.carry_out(setting(), COUNT, 1)
+    assert len(made_tries) == trial.TRIES
+    assert (made.outcome, made.reached) == (INCONCLUSIVE, False)
+    assert len(made.notes) == trial.TRIES
+
+
+def test_a_kill_from_outside_is_no_crash(monkeypatch):
+    monkeypatch.setattr(trial, "attempt", lambda *_: Seen(outcome="crashed", reached=True, signal=9))
+    made = trial.carry_out(setting(), COUNT, 1)
+    assert (made.outcome, made.reached) == (INCONCLUSIVE, False)
+
+
+def test_each_defect_gets_its_trials_over_all_of_its_points():
+    bench = SimpleNamespace(chance=random.Random(1))
+    names = [point.name for point in order(Plan(trials=6), POINTS, bench)]
+    assert names.count("token-count") == names.count("before-post") == 6
+    assert {names.count(name) for name in ("after-barrier", "tokeniser", "schema-conversion")} == {2}
+    # a defect without usable points gets none, and is still concluded on
+    few = [point for point in POINTS if point.defect != "D1"]
+    assert {point.defect for point in order(Plan(trials=2), few, bench)} == {"D2", "D3"}
+    assert [each.defect for each in concluding(Plan())([])] == ["D1", "D2", "D3"]
+
+
+def test_the_same_seed_asks_the_same():
+    first, second = (
+        [p.name for p in order(Plan(), POINTS, SimpleNamespace(chance=random.Random(7)))] for _ in "ab"
+    )
+    assert first == second
+
+
+def clean(number, reached=True):
+    return Trial(number=number, defect="D3", route="POST /completion", outcome="answered", reached=reached)
+
+
+def test_a_sound_build_needs_enough_trials_that_met_their_window():
+    plan = Plan(defects=("D3",))
+    enough = [clean(at) for at in range(method.ENOUGH)]
+    (sound,) = concluding(plan)(enough)
+    assert (sound.conclusion, sound.shown) == ("sound", 0)
+    assert 0.4 < sound.upper_bound < 0.5
+    (open_,) = concluding(plan)([*enough[1:], clean(9, reached=False)])
+    assert open_.conclusion == INCONCLUSIVE

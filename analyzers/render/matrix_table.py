@@ -14,7 +14,9 @@ from analyzers.contracts.routes import (
     MEANINGS,
     RESETS,
     SAFE,
+    TWO_WAKERS,
     UNKNOWN,
+    UNLOADING,
     WAKES,
     RouteBuild,
     RouteMatrix,
@@ -34,6 +36,11 @@ STYLES = {
     DANGEROUS: "fault",
     UNKNOWN: "quiet",
 }
+HEADS = {UNLOADING: "unload", TWO_WAKERS: "two"}
+# What is as it should be is said short, so that the rest can be seen.
+SHORT = {"answered": "ok", "no reset": "-", "silent": "-"}
+ROUTE_WIDTH = 18  # characters; longer routes take two lines where the window is narrow
+BUILD_WIDTH = 12  # of the longest word and the gap
 
 
 def print_matrix(matrix: RouteMatrix, console: Console) -> None:
@@ -41,23 +48,38 @@ def print_matrix(matrix: RouteMatrix, console: Console) -> None:
     look = Look.of(console)
     builds = sleeping_builds(matrix)
     for build in sleepless_builds(matrix):
-        console.print(look.text(f"{build.subject.name}: {build.note or 'no sleep mode'}"))
+        console.print(look.text(f"{build.subject.name}: {build.note or 'no sleep mode'}"), soft_wrap=True)
     if len(builds) == 1:
         console.print(_states(matrix, builds[0], look))
-    elif builds:
-        console.print(_builds(matrix, builds, look))
+    else:
+        for some in _that_fit(builds, console.width):
+            console.print(_builds(matrix, some, look))
+    if len(builds) == 1:
+        console.print(look.text("-: leaves the server as it is", "quiet"), soft_wrap=True)
     for word in _used(matrix, builds):
         console.print(look.text(f"{word}: {MEANINGS[word]}", "quiet"), soft_wrap=True)
 
 
-def _states(matrix: RouteMatrix, build: RouteBuild, look: Look) -> Table:
-    table = Table(title=look.words(build.subject.name), expand=False)
-    for head in ("route", "HTTP", *matrix.states, "polling it"):
+def _that_fit(builds: list[RouteBuild], width: int) -> list[list[RouteBuild]]:
+    """``builds`` in groups that stand side by side on this console."""
+    count = max(1, (width - ROUTE_WIDTH - 4) // BUILD_WIDTH)
+    return [builds[start : start + count] for start in range(0, len(builds), count)]
+
+
+def _table(title: str, heads: list[str]) -> Table:
+    table = Table(title=title, expand=False, box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("route", overflow="fold", min_width=ROUTE_WIDTH)
+    for head in heads:
         table.add_column(head, overflow="fold")
+    return table
+
+
+def _states(matrix: RouteMatrix, build: RouteBuild, look: Look) -> Table:
+    heads = [HEADS.get(state, state) for state in matrix.states]
+    table = _table(look.words(build.subject.name), ["HTTP", *heads, "polling it"])
     for row in build.rows:
-        if row.absent:
-            continue
-        table.add_row(*(look.text(row.route), look.text(row.status or "-"), *_cells(matrix, row, look)))
+        if not row.absent:
+            table.add_row(look.text(row.route), look.text(row.status or ""), *_cells(matrix, row, look))
     return table
 
 
@@ -65,7 +87,8 @@ def _cells(matrix: RouteMatrix, row: RouteRow, look: Look) -> list[Text]:
     made = []
     for state in matrix.states:
         cell = row.cell(state)
-        words = cell_word(cell) if cell else "-"
+        words = cell_word(cell) if cell else ""
+        words = SHORT.get(words, words)
         if cell and cell.status not in (None, row.status) and not is_bad(cell):
             words += f" ({cell.status})"
         broken = cell is not None and cell.promise == BROKEN
@@ -75,10 +98,7 @@ def _cells(matrix: RouteMatrix, row: RouteRow, look: Look) -> list[Text]:
 
 
 def _builds(matrix: RouteMatrix, builds: list[RouteBuild], look: Look) -> Table:
-    table = Table(title="polling it", expand=False)
-    table.add_column("route", overflow="fold")
-    for build in builds:
-        table.add_column(look.words(build_label(build)), overflow="fold")
+    table = _table("polling it", [look.words(build_label(build)) for build in builds])
     for route in matrix.routes():
         table.add_row(look.text(route), *(_meaning(build.row(route), look) for build in builds))
     return table

@@ -172,9 +172,27 @@ def test_a_broken_promise_shows_in_the_terminal():
     assert "wakes!" in shown(matrix(build(1, broken), build(2, broken)))
 
 
-@pytest.mark.parametrize("width", [30, 60, 200])
-def test_any_width_shows_every_route(width):
-    text = shown(matrix(build(1, row("GET /props", made=cells()))), width)
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_any_width_shows_every_route_of_every_build(width):
+    builds = [build(number, row("GET /props", made=cells())) for number in range(11000, 11012)]
 
-    assert "GET" in text
-    assert max(len(line) for line in text.splitlines() if "│" in line or "┃" in line) <= width
+    text = shown(matrix(*builds), width)
+
+    assert all(f"b{number}" in text for number in range(11000, 11012))
+    assert "GET /props" in text
+    assert max(len(line) for line in text.splitlines() if "safe" in line and ":" not in line) <= width
+
+
+def test_on_eighty_columns_one_build_has_a_line_a_route():
+    # GIVEN every state of a route of ordinary length
+    made = [RouteCell(state=state, outcome="answered", wakes=True) for state in ("asleep", "unloading")]
+    made += [RouteCell(state=state, outcome="answered") for state in ("waking", "two-wakers")]
+    whole = RouteMatrix(
+        tool="1",
+        date="2026-12-02",
+        builds=[build(11549, row("POST /v1/responses", made=[cells(resets=True)[0], *made]))],
+    )
+
+    assert re.search(
+        r"^POST /v1/responses +200 +resets +wakes +wakes +ok +ok +keeps-awake", shown(whole, 80), re.MULTILINE
+    )

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from analyzers.catalogue.builds import standing_of
 from analyzers.catalogue.loader import catalogue, known_defects, load_catalogue
 from analyzers.catalogue.model import Defect, LocalWitness
 from analyzers.catalogue.overlay import laid_on, overlay_path, read_overlay
+from analyzers.cli.verbs.explain import explain
 from analyzers.errors import UserError
 
 HEAD = "schema = 1\n"
@@ -227,3 +229,14 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert overlay_path() == tmp_path / ".local/share/llama-blackbox/catalogue/overlay.toml"
+
+
+def test_explain_shows_what_is_local_and_what_could_not_be_read(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.write_text(HEAD + block())
+    assert explain("D2", Console(width=200)) == 0
+    assert "local" in capsys.readouterr().out
+    home.write_text("broken = = ")
+    assert explain("D2", Console(width=200)) == 0
+    assert "overlay was left out" in capsys.readouterr().out

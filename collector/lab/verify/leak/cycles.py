@@ -18,7 +18,7 @@ from collector.lab.verify.leak.memory import STEADY_MALLOC, Resident, maps, resi
 from collector.lab.verify.session import Bench
 
 MIB = 1 << 20
-# 33 MiB of weights and 16 MiB of cache: thirty times what two equal servers differ by (0.3 to 1.4 MiB).
+# 33 MiB of weights and 16 MiB of cache: ten times what stays of a freed draft (0.8 to 3.2 MiB).
 DRAFT = ModelSpec(embedding=256, layers=4, feed_forward=256, padding_mib=24)
 CONTEXT = 4096  # tokens: the draft's cache is sized by it
 IDLE_SECONDS = 1

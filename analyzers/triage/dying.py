@@ -93,7 +93,10 @@ def choose(
     lives: Sequence[Life], items: Sequence[Evidence], port: int | None = None
 ) -> tuple[int, str, bool]:
     """(index of the life that is read, why, True when that is a guess between lives that slept and not)."""
-    fitting, why = _by_port(lives, port) or _by_name(lives, items)
+    fitting, why = _by_name(lives, items)
+    on_port = [at for at, life in enumerate(lives) if port is not None and life.listens == port]
+    if on_port and not set(fitting) < set(on_port):  # a server that is restarted keeps its port
+        fitting, why = on_port, f"the one on port {port}, as the core says"
     if len(fitting) > 1:
         running = _by_clock(lives, fitting, items)
         if running:
@@ -111,11 +114,6 @@ def _may_be_the_router(lives: Sequence[Life], chosen: int, items: Sequence[Evide
         return False
     named = life.child is not None and life.child.died
     return not named and any(item.kind == KernelFact.KIND for item in deaths_in(items))
-
-
-def _by_port(lives: Sequence[Life], port: int | None) -> tuple[list[int], str] | None:
-    fitting = [at for at, life in enumerate(lives) if port is not None and life.listens == port]
-    return (fitting, f"the one on port {port}, as the core says") if fitting else None
 
 
 def _by_name(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[list[int], str]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.contracts.evidence import Incarnation, Trust
-from analyzers.contracts.facts import LogFact, to_evidence
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.facts import CoreFact, LogFact, to_evidence
 from analyzers.contracts.report import Gap, Parent, Process
+from analyzers.triage.dying import one_life
 from analyzers.triage.from_text import text_material
 from analyzers.triage.group import group
 from analyzers.triage.lives import Life
@@ -116,3 +117,35 @@ def test_a_manifest_adds_what_the_core_of_its_process_cannot_know(pid: int, know
     assert (process.parent.tid, process.parent.port) == (60, 9000)
     assert (process.parent.pid, process.parent.start_time) == ((6, 11.0) if known else (None, None))
     assert process.start_time == (12.5 if known else None)
+
+
+def test_of_two_lives_on_one_port_the_dead_pids_is_read() -> None:
+    # GIVEN a server that was restarted on its port: the first life slept, the second one, of PID 7, never
+    first, second = (life_of(pid, event) for pid, event in ((6, "enter-sleep"), (7, "loaded")))
+    lives = [Life(first, "a.export"), Life(second, "a.export")]
+    dead = to_evidence(
+        CoreFact(pid=7),
+        id=next_id(),
+        source="core",
+        text="core",
+        trust=Trust.KERNEL,
+        incarnation=Incarnation(pid=7),
+    )
+    chosen = one_life([*first, *second, dead], lives, 9001)
+    assert chosen.life is not None
+    assert chosen.life.pid == 7
+
+
+def life_of(pid: int, event: str) -> tuple[Evidence, ...]:
+    facts = (LogFact("listening", value=9001.0), LogFact(event))
+    return tuple(
+        to_evidence(
+            fact,
+            id=next_id(),
+            source="t",
+            text="t",
+            trust=Trust.SERVER,
+            incarnation=Incarnation(pid=pid),
+        )
+        for fact in facts
+    )

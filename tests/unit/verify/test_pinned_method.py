@@ -24,6 +24,7 @@ class Lab:
     """Stands in for real servers: what each trial gives is scripted by shape name."""
 
     def __init__(self, monkeypatch, outcome=ANSWERED, problems=None, pin=True, starts=True):
+        self.reached = True
         self.said, self.calibrated, self.tried = [], [], []
         self.outcome, self.problems, self.starts = outcome, problems or {}, starts
         self.pin = SimpleNamespace(correction=Correction([])) if pin else None
@@ -55,7 +56,8 @@ class Lab:
         verdict = Judgement(**{"class": "X"}, defect=plan.shape.defect) if self.outcome == CRASHED else None
         return Trial(
             number=plan.number, defect=plan.shape.defect, route=plan.shape.route, outcome=self.outcome,
-            judgement=verdict, signal=11 if verdict else None, seconds=0.5, trial_seconds=1.0,
+            reached=self.reached, judgement=verdict, signal=11 if verdict else None,
+            seconds=0.5, trial_seconds=1.0,
         )  # fmt: skip
 
     def run(self, *defects, trials=6, **options):
@@ -104,6 +106,20 @@ def test_no_shape_with_a_window_is_one_inconclusive_trial_each(monkeypatch):
     lab = Lab(monkeypatch, problems={"schema-heavy": NO_WINDOW})
     trials = lab.run("D3", trials=20)
     assert [trial.outcome for trial in trials] == [INCONCLUSIVE]
+
+
+def test_a_miss_is_measured_again_before_the_next_turn(monkeypatch):
+    # GIVEN answers that came too soon: the load that was measured is gone
+    lab = Lab(monkeypatch)
+    lab.reached = False
+    lab.run("D3", trials=3)
+    assert lab.calibrated == ["schema-heavy"] * 3
+
+
+def test_a_hit_is_not_measured_again(monkeypatch):
+    lab = Lab(monkeypatch)
+    lab.run("D3", trials=3)
+    assert lab.calibrated == ["schema-heavy"]
 
 
 def test_a_build_that_cannot_be_pinned_says_so_and_keeps_its_unpinned_trials(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -11,11 +10,12 @@ from collector.lab.reference.client import Answer, Request
 from collector.lab.reference.server import ReferenceServer, RunningServer
 from collector.lab.reference.spec import ServerSpec
 from collector.lab.verify.answers import repeatable, telling
+from collector.lab.verify.pinned.clock import written
 from collector.lab.verify.pinned.shapes import Shape
 from collector.lab.verify.pinned.windows import Window, post_window, reader_window
 
 # Awake sends of each request: the first one of a process is slower, and all must agree to be compared with.
-SENDS = 2
+SENDS = 3
 # The cheap twin of a request is sent more often: a busy machine delays one of them, rarely most of them.
 TWIN_SENDS = 3
 # A measurement in which no window was found is repeated: load comes and goes.
@@ -75,7 +75,7 @@ def _unusable(answers: list[Answer]) -> str | None:
     silent = [answer.error for answer in answers if answer.status is None]
     if silent:
         return f"the awake server does not answer this request ({silent[0]})"
-    if telling(answers[0]) != telling(answers[1]):
+    if any(telling(answer) != telling(answers[0]) for answer in answers):
         return "two awake answers differ, so that none can be called right"
     return None
 
@@ -99,15 +99,16 @@ def send_awake(server: RunningServer, request: Request) -> Sent:
     answer = pending.wait(request.timeout + LINE_DEADLINE)
     if answer is None:
         raise TimeoutError(request.route)
-    taken = _taken_up(answer.sent)
-    server.wait_until(lambda each: taken(each) is not None, LINE_DEADLINE if answer.status == 200 else 0.0)
-    moment = taken(server)
+    waited = LINE_DEADLINE if answer.status == 200 else 0.0
+    server.wait_until(lambda each: taken_up_since(each, answer.sent) is not None, waited)
+    moment = taken_up_since(server, answer.sent)
     return Sent(answer, None if moment is None else moment - answer.sent)
 
 
-def _taken_up(since: float) -> Callable[[RunningServer], float | None]:
-    def first(server: RunningServer) -> float | None:
-        found = [line.mono for line in server.output.lines() if line.mono >= since and TAKEN_UP in line.text]
-        return min(found, default=None)
-
-    return first
+def taken_up_since(server: RunningServer, moment: float) -> float | None:
+    """When the loop took up its first task after ``moment``, by the line's stamp; None when it did not."""
+    lines = server.output.lines()
+    for line in lines:
+        if line.mono > moment and TAKEN_UP in line.text:
+            return written(line, lines)
+    return None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from analyzers.contracts.trials import Trial
+from analyzers.contracts.trials import ANSWERED, Trial
 from analyzers.errors import UserError
 from collector.lab.verify.findings import shows
 from collector.lab.verify.judge import oom_kills
@@ -60,6 +60,8 @@ class Pinning:
             yield made[-1]
             if plan.awake.problem is not None:  # what cannot be tried once cannot be tried twenty times
                 shapes = tuple(shape for shape in shapes if shape != plan.shape)
+            if made[-1].outcome == ANSWERED and not made[-1].reached:
+                self.awake.pop(plan.shape.key, None)  # load came or went: measured again before its next turn
             if not shapes or self._enough(plan.shape, made[-1]):
                 break
         self.bench.say(f"{defect}: {summary(defect, made)}")

@@ -11,7 +11,7 @@ from collector.lab.faults.pinning import Pinned, entered_since
 from collector.lab.reference.server import RunningServer
 from collector.lab.verify.answers import repeatable, telling
 from collector.lab.verify.pinned import verdicts
-from collector.lab.verify.pinned.calibration import Awake
+from collector.lab.verify.pinned.calibration import Awake, taken_up_since
 from collector.lab.verify.pinned.clock import written
 from collector.lab.verify.pinned.pins import Pin
 from collector.lab.verify.pinned.seen import Reading, Seen, read
@@ -68,6 +68,7 @@ def observe(server: RunningServer, pin: Pin, pinned: Pinned, held: Held) -> Seen
         early=pinned.early,
         arrival=written(line, server.output.lines()) if line else None,
         handled=pin.handled(pinned),
+        posted=taken_up_since(server, pinned.sent),
         answer=pinned.pending.answer,
         ending=server.ending,
         asleep=held.asleep,

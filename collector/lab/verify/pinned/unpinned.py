@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from analyzers.contracts.trials import BAD, CRASHED, INCONCLUSIVE, Trial
+from analyzers.contracts.trials import BAD, CRASHED, Trial
 from analyzers.errors import UserError
 from collector.lab.faults.pinning import entered_since
 from collector.lab.faults.provoked import DEATH_DEADLINE
@@ -25,7 +25,11 @@ WHOLE = Window(0.0, 0.0, float("inf"))
 
 
 def asleep_trial(warm: Warm, plan: Plan) -> Trial:
-    """Send the shape's request to a sleeping server; it never came to sleep: inconclusive."""
+    """Send the shape's request to a sleeping server; it never came to sleep: inconclusive.
+
+    Each on a fresh server: where a reload happened to get the freed model's own address, it gets it at every
+    later sleep as well, and the stale pointer is then right (4 trials in a row on one native b11138).
+    """
     try:
         server = warm.take(poisoned=plan.shape.poisoned)
     except UserError as error:
@@ -63,11 +67,10 @@ def _judged(warm: Warm, server: RunningServer, plan: Plan, seen: Seen, reading: 
     trial = describe(plan, seen, reading, Held())
     if reading.outcome == CRASHED:
         judgement, signature = verdicts.of_crash(server, plan.shape, seen.answer, folder)
+        trial = trial.model_copy(update={"judgement": judgement, "signature": signature})
     elif reading.outcome in BAD and reading.reached:
         answers: list[Answer] = [plan.awake.answer, *([seen.answered] if seen.answered else [])]
         judgement, signature = verdicts.of_life(server, plan.shape, reading.outcome, answers, (), folder)
-    else:
-        if reading.outcome == INCONCLUSIVE:
-            warm.drop()
-        return trial
-    return trial.model_copy(update={"judgement": judgement, "signature": signature})
+        trial = trial.model_copy(update={"judgement": judgement, "signature": signature})
+    warm.drop()
+    return trial

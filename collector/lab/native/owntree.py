@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import stat
 import subprocess
 from collections.abc import Mapping
@@ -140,14 +139,11 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _remove_others(root: Path, wanted: set[str]) -> None:
-    for folder, folders, files in os.walk(root):
-        for name in files:
-            path = os.path.join(folder, name)
-            if os.path.relpath(path, root) not in wanted:
-                os.unlink(path)
-        for name in list(folders):
-            path = os.path.join(folder, name)
-            if os.path.islink(path):
-                os.unlink(path)
-            elif not os.listdir(path):
-                shutil.rmtree(path, ignore_errors=True)
+    """Bottom up, so that a folder whose last file went can go with it."""
+    for folder, folders, files in os.walk(root, topdown=False):
+        for name in (*files, *folders):
+            path = Path(folder, name)
+            if path.is_symlink() or (path.is_file() and str(path.relative_to(root)) not in wanted):
+                path.unlink()
+            elif path.is_dir() and not any(path.iterdir()):
+                path.rmdir()

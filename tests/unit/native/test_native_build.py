@@ -119,10 +119,10 @@ def test_an_interrupted_keeping_leaves_no_half_build(recipe, tools, monkeypatch)
     def cut_short(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store.shutil, "copyfile", cut_short)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_build(recipe)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(store.shutil, "copyfile", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            prepare_build(recipe)
     assert list(store.builds_folder().iterdir()) == []
 
 

@@ -254,7 +254,6 @@ def test_an_interrupted_build_leaves_no_compiler_and_no_build(number, skeleton, 
     the command says 130, and the cache offers nothing."""
     pids = tmp_path / "pids"
     tools(build=f"sleep 300 & echo $! $$ > {pids}.draft; mv {pids}.draft {pids}; wait")
-    command = [sys.executable, "-m", "llama_blackbox_launcher"]
     command = [sys.executable, "-c", "from llama_blackbox_launcher import entry; entry()"]
     process = subprocess.Popen(
         [*command, "reference", "build", "--source", str(skeleton)], stdout=subprocess.PIPE

@@ -81,10 +81,10 @@ def test_an_interrupted_change_is_made_good(tree, monkeypatch) -> None:
             raise KeyboardInterrupt
         return write_changed(path, content)
 
-    monkeypatch.setattr(trees, "write_changed", cut_short)
-    with pytest.raises(KeyboardInterrupt):
-        put_texts(tree, {"a.cpp": "patched", "sub/b.cpp": "patched"})
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(trees, "write_changed", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            put_texts(tree, {"a.cpp": "patched", "sub/b.cpp": "patched"})
     assert contents(tree) != STOCK
     put_texts(tree, {})
     assert contents(tree) == STOCK

@@ -60,11 +60,11 @@ class BuildFailedError(UserError):
 
 
 def told(error: StepFailedError, log: Path) -> BuildFailedError:
-    """The error of a step as a user can act on it."""
+    """The error of a step as a user can act on it; ``log`` stands in the work tree."""
     for pattern, what, remedy in _CAUSES:
         line = first_with(error.lines, pattern)
         if line is not None:
-            return BuildFailedError(f"{what} ({line.strip()[:SHOWN]})", log, remedy)
+            return BuildFailedError(f"{what} ({_short(line, log)})", log, remedy)
     return _other(error, log)
 
 
@@ -77,5 +77,10 @@ def _other(error: StepFailedError, log: Path) -> BuildFailedError:
         )
     line = first_with(error.lines, _ERROR) or (error.lines[-1] if error.lines else "it said nothing")
     return BuildFailedError(
-        f"the build failed: {line.strip()[:SHOWN]}", log, "read the log there; it holds every message"
+        f"the build failed: {_short(line, log)}", log, "read the log there; it holds every message"
     )
+
+
+def _short(line: str, log: Path) -> str:
+    """A message with paths as they are in the source tree."""
+    return line.replace(f"{log.parent}/llama.cpp/", "").strip()[:SHOWN]

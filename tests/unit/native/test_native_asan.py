@@ -96,9 +96,7 @@ def test_an_overflown_stack_is_told() -> None:
 
 
 def test_freeing_twice_is_a_kind() -> None:
-    text = (
-        "==1==ERROR: AddressSanitizer: attempting double-free on 0x6 thread T3:\n    #0 0x1 in f x.c:1\n"
-    )
+    text = "==1==ERROR: AddressSanitizer: attempting double-free on 0x6 thread T3:\n    #0 0x1 in f x.c:1\n"
     report = read_report(text)
     assert report is not None
     assert report.kind == "attempting double-free"

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +51,11 @@ def locked_tree(name: str, progress: Progress) -> Iterator[Tree]:
     lock = home.with_suffix(".lock")
     with exclusive(lock, lambda: progress(f"another process is building in {name}; waiting for it")):
         home.mkdir(exist_ok=True)
-        yield Tree(home)
+        try:
+            yield Tree(home)
+        finally:
+            with suppress(OSError):  # only an empty one goes: nothing could be put into it
+                home.rmdir()
 
 
 def fill(tree: Tree, sha256: str, unpack: Callable[[Path], None], progress: Progress) -> None:

@@ -144,6 +144,15 @@ def test_a_filling_cut_short_is_begun_anew(tmp_path) -> None:
     assert list(tree.source.iterdir()) == []
 
 
+def test_a_tree_that_nothing_was_put_into_does_not_stay() -> None:
+    with locked_tree("empty", quiet) as tree:
+        assert tree.home.is_dir()
+    assert not tree.home.exists()
+    with locked_tree("full", quiet) as tree:
+        (tree.home / "file").write_text("x")
+    assert tree.home.is_dir()
+
+
 def _hold(ready, release) -> None:
     with locked_tree("shared", quiet):
         ready.set()

@@ -6,10 +6,11 @@ field is optional on reading, so an older or newer writer never breaks a reader.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.watched import HostFact, LookFact, MemoryFact, known_fields
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class StackFact:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> StackFact:
-        known = _known(cls, data)
-        known["frames"] = tuple(Frame(**_known(Frame, f)) for f in data.get("frames", ()))
+        known = known_fields(cls, data)
+        known["frames"] = tuple(Frame(**known_fields(Frame, f)) for f in data.get("frames", ()))
         return cls(**known)
 
 
@@ -176,6 +177,8 @@ class ProbeFact:
     is_sleeping: bool | None = None
     requests_processing: int | None = None
     requests_deferred: int | None = None
+    decodes: int | None = None  # llamacpp:n_decode_total: rises with every batch the loop works off
+    outcome: str | None = None  # answered | timeout | refused | … as the prober names it
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,9 @@ class AnswerFact:
     status: int | None = None
     error: str | None = None  # the server's own error text, without client content
     expected: bool | None = None
+    seconds: float | None = None
+    cycle: int | None = None  # sleeps before it in this life
+    since_wake: int | None = None  # 1: the answer that waited for the load; None before any sleep
 
 
 @dataclass(frozen=True)
@@ -234,7 +240,7 @@ class SettingsFact:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> SettingsFact:
-        known = _known(cls, data)
+        known = known_fields(cls, data)
         known["args"] = tuple(data.get("args", ()))
         return cls(**known)
 
@@ -269,6 +275,9 @@ Fact = (
     | AbortFact
     | ExitFact
     | ProbeFact
+    | LookFact
+    | MemoryFact
+    | HostFact
     | SocketFact
     | AnswerFact
     | MarkFact
@@ -287,6 +296,9 @@ FACT_TYPES: dict[str, type[Any]] = {
         AbortFact,
         ExitFact,
         ProbeFact,
+        LookFact,
+        MemoryFact,
+        HostFact,
         SocketFact,
         AnswerFact,
         MarkFact,
@@ -298,15 +310,6 @@ FACT_TYPES: dict[str, type[Any]] = {
 F = TypeVar("F")
 
 
-def _known(cls: type[Any], data: dict[str, Any]) -> dict[str, Any]:
-    names = {f.name for f in fields(cls)}
-    return {key: _tupled(value) for key, value in data.items() if key in names}
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def fact_of(evidence: Evidence, cls: type[F]) -> F | None:
     """The payload as ``cls``, or None when the evidence is of another kind."""
     if evidence.kind != getattr(cls, "KIND", None):
@@ -316,7 +319,7 @@ def fact_of(evidence: Evidence, cls: type[F]) -> F | None:
     if maker is not None:
         made: F = maker(data)
         return made
-    return cls(**_known(cls, data))
+    return cls(**known_fields(cls, data))
 
 
 def to_evidence(

@@ -28,7 +28,7 @@ from collector.lab.native.steps import Step, StepFailedError, clean_environment,
 from collector.lab.native.tree import Tree
 from collector.lab.reference.environments import quiet
 
-GONE_DEADLINE = 10.0
+GONE_DEADLINE = 30.0
 
 
 @pytest.fixture

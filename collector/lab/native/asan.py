@@ -31,9 +31,11 @@ _PLUMBING = re.compile(
 )
 _LIBRARY_FILE = re.compile(r"/include/c\+\+/|libsanitizer/|/bits/")
 _HANDLER = re.compile(r"server_routes::(?P<name>handle_\w+)|(?P<init>server_routes::init_routes\b.*)")
+_LIFE = re.compile(r"server_context_impl::(?:destroy|load_model)\b")
+_CALL = re.compile(r"::operator\(\)(?=\()")
 _LOOP = re.compile(r"server_queue::start_loop\b")
 _TEMPLATE = re.compile(r"<[^<>]*>")
-_PARAMETERS = re.compile(r"\([^()]*\)(?: const)?")
+_PARAMETERS = re.compile(r"(?<!operator)\([^()]*\)(?: const)?")
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,17 @@ class Stack:
 
     @property
     def context(self) -> str:
-        """Whose work it is: a route handler, the queue loop, or nothing that is known."""
+        """Whose work it is: a route handler; the unload or the load, the queue loop; or nothing known."""
+        found: list[str] = []
         for frame in self.frames:
             handler = _HANDLER.search(frame.name)
             if handler is not None:
                 return f"under {handler['name'] or 'a route handler'}"
+            if (life := _LIFE.search(frame.name)) is not None and not found:
+                found.append(f"under {life[0]}")
             if _LOOP.search(frame.name):
-                return "in the queue loop"
-        return ""
+                return " ".join((*found, "in the queue loop"))
+        return " ".join(found)
 
 
 @dataclass(frozen=True)
@@ -163,8 +168,8 @@ def _is_plumbing(frame: Frame) -> bool:
 
 
 def bare(name: str) -> str:
-    """``a::b<c>(d) const`` as ``a::b``."""
-    before = None
+    """``a::b<c>(d) const`` as ``a::b``, a call of an object ``e::operator()(f)`` as ``e``."""
+    before, name = None, _CALL.sub("", name)
     while before != name:
         before = name
         name = _PARAMETERS.sub("", _TEMPLATE.sub("", name))

@@ -6,6 +6,7 @@ Nothing is compiled here: a build that is not in the cache is skipped, with the 
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import time
 
@@ -163,23 +164,47 @@ def test_probes_that_bypass_the_barrier_neither_wake_nor_count(lab) -> None:
     assert server.transitions(ENTERING) == before
 
 
-@pytest.mark.parametrize(
-    ("recipe", "reader", "freer"),
-    [(Recipe(11138, asan=True), "handle_count_tokens", "llama")],
-    ids=["D1"],
-)
-def test_asan_names_who_read_and_who_freed(lab, recipe, reader, freer) -> None:
-    server = lab.start(spec_of(recipe))
-    let_sleep(server)
-    assert server.send(count_tokens()).status is None
+def report_of(server):
+    """What AddressSanitizer said in the log of a server that ended."""
     assert server.wait_until(exited, DEATH_DEADLINE)
     report = read_report("\n".join(line.text for line in server.output.lines()))
     assert report is not None
+    return report
+
+
+def test_asan_names_who_read_and_who_freed_in_d1(lab) -> None:
+    server = lab.start(spec_of(Recipe(11138, asan=True)))
+    let_sleep(server)
+    assert server.send(count_tokens()).status is None
+    report = report_of(server)
+    assert (report.kind, report.access) == ("heap-use-after-free", "READ")
+    assert report.used.context == "under handle_count_tokens"
+    assert report.freed.actor == "llama_model_deleter"
+    assert report.freed.context == "under server_context_impl::destroy in the queue loop"
+    assert server.ending.signal == signal.SIGABRT
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [Recipe(11138, "read-after-barrier", True), Recipe(11368, asan=True)],
+    ids=lambda each: each.name,
+)
+def test_asan_names_who_read_and_who_freed_in_d2(lab, recipe) -> None:
+    """GIVEN the sleep pinned into a tokenize WHEN the model is freed under it THEN both sides are named."""
+    server = lab.start(spec_of(recipe))
+    assert pin(server, long_tokenize(), 0.1).pending.wait(DEATH_DEADLINE).status is None
+    report = report_of(server)
     assert report.kind == "heap-use-after-free"
-    assert reader in report.used.context
-    assert report.freed is not None
-    assert report.freed.context == "in the queue loop"
-    assert freer in report.freed.actor
+    assert report.used.context == "under a route handler"
+    assert report.freed.context == "under server_context_impl::destroy in the queue loop"
+
+
+def test_asan_has_nothing_to_say_of_a_counted_request(lab) -> None:
+    server = lab.start(spec_of(Recipe(11368, "count-requests", True)))
+    answer, slept_after = pinned_answer(server, long_tokenize(), 0.1)
+    assert answer.status == 200
+    assert slept_after < PROMPT_SECONDS
+    assert read_report("\n".join(line.text for line in server.output.lines())) is None
 
 
 @pytest.mark.parametrize("recipe", [Recipe(11138, "read-after-barrier", True)], ids=["read-after-barrier"])

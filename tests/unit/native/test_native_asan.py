@@ -51,7 +51,7 @@ def test_who_read_who_freed_and_who_allocated() -> None:
     assert report.lines() == [
         "AddressSanitizer: heap-use-after-free (8 bytes)",
         "read by llama_vocab::impl::tokenize under handle_count_tokens (thread T12)",
-        "freed by llama_model::~llama_model in the queue loop (thread T0)",
+        "freed by llama_model::~llama_model under server_context_impl::destroy in the queue loop (thread T0)",
         "allocated by llama_vocab::llama_vocab (thread T0)",
     ]
 
@@ -102,6 +102,17 @@ def test_freeing_twice_is_a_kind() -> None:
     assert report.kind == "attempting double-free"
 
 
+def test_a_handler_that_is_a_lambda_is_one_too() -> None:
+    """Inlined, it shows only in what invokes it; the load of a wake shows without the loop's frame."""
+    invoked = "__invoke_impl<int, server_routes::init_routes()::<lambda(const server_http_req&)>&>"
+    text = READ_AFTER_FREE.replace("server_routes::handle_count_tokens", invoked)
+    report = read_report(text.replace("server_queue::start_loop(long)", "other()"))
+    assert report is not None
+    assert report.freed is not None
+    assert report.used.context == "under a route handler"
+    assert report.freed.context == "under server_context_impl::destroy"
+
+
 @pytest.mark.parametrize("text", ["", "all is well", "AddressSanitizer", "ERROR: AddressSanitizer: x"])
 def test_a_log_without_a_report_has_none(text: str) -> None:
     assert read_report(text) is None
@@ -132,6 +143,9 @@ def test_whatever_follows_the_headline_never_raises(tail: str) -> None:
     [
         ("a::b<c<d>>(e<f>, g(*)(h)) const", "a::b"),
         ("llama_model::~llama_model()", "llama_model::~llama_model"),
+        ("llama_model_deleter::operator()(llama_model*)", "llama_model_deleter"),
+        ("a::init()::{lambda(bool)#3}::operator()(bool) const", "a::init::{lambda#3}"),
+        ("operator()", "operator()"),
         ("plain", "plain"),
     ],
 )

@@ -96,7 +96,8 @@ class LoopFact:
 class KernelFact:
     """One kernel line.
 
-    ``shape``: segfault | gpf | invalid-opcode | divide-error | oom-kill | gpu-fault | other.
+    ``shape``: segfault | gpf | invalid-opcode | divide-error | oom-kill | gpu-fault | other; about the
+    machine: machine-check | memory-corruption | storage-error | panic | lockup | suspend | resume.
     """
 
     KIND: ClassVar[str] = "kernel"
@@ -118,7 +119,8 @@ class LogFact:
 
     ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
     task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
-    bind-failed | context-failed | restart-in-place; a router's about its children: child-spawned |
+    bind-failed | context-failed | restart-in-place | device-free (``value`` MiB free on device ``model``) |
+    offloaded (``value`` layers on devices, of ``total``); a router's about its children: child-spawned |
     child-stopping | child-killed | child-called. ``task_id``, ``child_name`` (its model) and ``child_port``
     where the line names them; ``value`` of listening is the port.
     """
@@ -135,6 +137,7 @@ class LogFact:
     status: int | None = None
     child_name: str | None = None
     child_port: str | None = None
+    total: float | None = None
 
 
 @dataclass(frozen=True)

@@ -46,19 +46,7 @@ CLASSES: dict[str, str] = {
     "UNDETERMINED": "the evidence does not decide; the report says what to collect",
 }
 # Classes that have an id and a page, and that no rule gives yet: the report says UNDETERMINED instead.
-NOT_YET_DIAGNOSED = frozenset(
-    {
-        "HANG-LOOP",
-        "HANG-GPU",
-        "HANG-HTTP",
-        "HANG-ABORTING",
-        "LOAD-SLOW",
-        "NOT-A-HANG",
-        "SLEEP-LEAK",
-        "SLEEP-DEGRADED",
-        "HOST-FAILURE",
-    }
-)
+NOT_YET_DIAGNOSED: frozenset[str] = frozenset()
 CAUSES: dict[str, str] = {
     "sleep": "the model was freed, or the task left behind, by going to sleep",
     "wake": "the model was reloaded by waking and something kept the old one",

@@ -50,6 +50,7 @@ class LookFact:
     tracer: str | None = None
     tracer_is_child: bool | None = None
     dumping: bool = False
+    thread_count: int | None = None  # ``threads`` may be cut
     threads: tuple[ThreadLook, ...] = ()
 
     @classmethod

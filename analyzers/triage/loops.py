@@ -10,11 +10,12 @@ from analyzers.core.loopframes import IN_CALLBACK, LoopFrames, loop_frames
 
 
 def with_loop(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """The evidence plus the loop's state, when exactly one stack is a queue loop's and its frames decide."""
+    """The evidence plus the loop's state, when one thread is the queue loop and its last frames decide."""
     if any(item.kind == LoopFact.KIND for item in evidence):
         return tuple(evidence)
     pairs = [(item, stack) for item in evidence if (stack := fact_of(item, StackFact)) is not None]
-    loops = [(item, loop) for item, stack in pairs for loop in loop_frames([stack])]
+    found = [(item, loop) for item, stack in pairs for loop in loop_frames([stack])]
+    loops = list({_who(at, loop): (item, loop) for at, (item, loop) in enumerate(found)}.values())
     fact = _state(loops[0][1]) if len(loops) == 1 else None
     if fact is None:
         return tuple(evidence)
@@ -30,6 +31,12 @@ def with_loop(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
         incarnation=item.incarnation,
     )
     return (*evidence, derived)
+
+
+def _who(at: int, loop: LoopFrames) -> tuple[str, int]:
+    """Two snapshots of one live thread are one loop; stacks without a thread id are each their own."""
+    tid = loop.stack.tid
+    return ("tid", tid) if tid is not None and loop.stack.live else ("at", at)
 
 
 def _state(loop: LoopFrames) -> LoopFact | None:

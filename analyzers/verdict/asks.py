@@ -29,3 +29,13 @@ LOG_ASK = Ask(
     "sleep is blamed only with a sleep line or sleep state of the same process",
     "journalctl -u UNIT --since '-1 hour' -o export > server.export",
 )
+LOOK_ASK = Ask(
+    "a second look at the living process, ten seconds after the first",
+    "only what moves between two looks tells a hang from slow work",
+    "llama-blackbox collect --live --pid PID; by hand: cat /proc/PID/io /proc/PID/stat; sleep 10; (again)",
+)
+SNAPSHOT_ASK = Ask(
+    "two snapshots of all stacks, fifteen seconds apart, while it hangs",
+    "where the queue loop stands, twice, says what it waits for",
+    "eu-stack -p PID > one.txt; sleep 15; eu-stack -p PID > two.txt",
+)

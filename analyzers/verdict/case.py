@@ -28,6 +28,7 @@ from analyzers.contracts.facts import (
     StackFact,
     fact_of,
 )
+from analyzers.contracts.watched import HostFact, LookFact, MemoryFact
 from analyzers.verdict.reading import StackReading, read_stack
 
 F = TypeVar("F")
@@ -73,6 +74,9 @@ class Case:
     settings: tuple[Seen[SettingsFact], ...] = ()
     actions: tuple[Seen[ActionFact], ...] = ()
     model_files: tuple[Seen[ModelFileFact], ...] = ()
+    looks: tuple[Seen[LookFact], ...] = ()
+    memory: tuple[Seen[MemoryFact], ...] = ()
+    hosts: tuple[Seen[HostFact], ...] = ()
     readings: tuple[StackReading, ...] = field(default=(), compare=False)
     order: Mapping[str, int] = field(default_factory=dict, compare=False)
 
@@ -147,6 +151,9 @@ def build_case(
         settings=_seen(items, SettingsFact),
         actions=_seen(items, ActionFact),
         model_files=_seen(items, ModelFileFact),
+        looks=_seen(items, LookFact),
+        memory=_seen(items, MemoryFact),
+        hosts=tuple(seen for seen in _seen(items, HostFact) if not seen.forgeable),
         readings=tuple(make(seen) for seen in stacks),
         order={item.id: at for at, item in enumerate(items)},
     )

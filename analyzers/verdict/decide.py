@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from analyzers.verdict import aborts, answers, plain, routed, stale, stranded, unload
+from analyzers.verdict import (
+    aborts,
+    answers,
+    hangs,
+    machine,
+    plain,
+    routed,
+    slow,
+    stale,
+    stranded,
+    unload,
+    wear,
+)
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import Ending, find_ending
 from analyzers.verdict.finding import Finding
 from analyzers.verdict.sleep import SleepStory, tell
+from analyzers.verdict.undecided import undetermined
 
 Rule = Callable[[Case, Ending, SleepStory], Finding | None]
 
@@ -20,6 +33,9 @@ RULES: tuple[Rule, ...] = (
     unload.unload_under_reader,
     plain.gpu_fault,
     aborts.shutdown,
+    machine.host_failed,
+    hangs.aborting,
+    hangs.held,
     stranded.stranded,
     answers.error_answer,
     aborts.aborted,
@@ -33,7 +49,15 @@ RULES: tuple[Rule, ...] = (
     routed.child_ended,
     plain.planned,
     plain.exit_error,
+    wear.sleep_leak,
+    wear.degraded,
     plain.never_sleeps,
+    hangs.gpu_stuck,
+    hangs.loop_stuck,
+    slow.http_taken,
+    slow.load_slow,
+    slow.transition,
+    slow.moving,
     plain.alive,
     stranded.left_behind,
 )
@@ -52,4 +76,4 @@ def decide(case: Case, notes: list[str] | None = None) -> Finding:
         if finding is not None:
             weak = case.foreign_core and finding.confidence != "undetermined"
             return replace(finding, confidence="weak") if weak else finding
-    return plain.undetermined(case, ending, story)
+    return undetermined(case, ending, story)

@@ -19,6 +19,8 @@ FAULT_SIGNALS = tuple(int(s) for s in (signal.SIGSEGV, signal.SIGBUS, signal.SIG
 STOP_SIGNALS = (int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP))
 SHELL_SIGNAL_BASE = 128
 ROUTER_SIGNAL_CODE = 1  # what a router reports for every death by a signal, and for a child's own status 1
+# Kernel lines about the machine: they may explain an end, they are none.
+HOST_SHAPES = ("machine-check", "memory-corruption", "storage-error", "panic", "lockup", "suspend", "resume")
 SUPERVISOR_KILLS = ("watchdog", "timeout")
 
 
@@ -43,7 +45,7 @@ class Ending:
 
 def find_ending(case: Case) -> Ending:
     """The best-witnessed end of the process; an empty Ending when nothing tells."""
-    witnesses = list(ids_of(case.cores, case.kernel))
+    witnesses = list(ids_of(case.cores, [s for s in case.kernel if s.fact.shape not in HOST_SHAPES]))
     exits = [seen for seen in case.exits if not seen.forgeable]
     requested = any(seen.fact.requested for seen in exits) or bool(case.events("stopping"))
     supervisor = next((s.fact.result for s in exits if s.fact.result in SUPERVISOR_KILLS), None)
@@ -90,4 +92,4 @@ def _exit_signal(fact: ExitFact) -> int | None:
 
 def _seen_alive(case: Case) -> bool:
     answered = any(seen.fact.status is not None for seen in case.probes)
-    return answered or any(seen.fact.live for seen in case.stacks)
+    return answered or bool(case.looks) or any(seen.fact.live for seen in case.stacks)

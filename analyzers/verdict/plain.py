@@ -6,7 +6,7 @@ import signal
 
 from analyzers.verdict.asks import CORE_ASK, LOG_ASK
 from analyzers.verdict.case import Case, ids_of
-from analyzers.verdict.ending import STOP_SIGNALS, Ending
+from analyzers.verdict.ending import HOST_SHAPES, STOP_SIGNALS, Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.sleep import SleepStory
 
@@ -56,7 +56,8 @@ def gpu_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
 
 
 def _death_times(case: Case) -> list[float]:
-    lines = [seen.evidence.mono for seen in case.kernel if seen.fact.shape != "gpu-fault"]
+    no_end = ("gpu-fault", *HOST_SHAPES)
+    lines = [seen.evidence.mono for seen in case.kernel if seen.fact.shape not in no_end]
     stamps = [*lines, *(seen.evidence.mono for seen in case.exits)]
     return [stamp for stamp in stamps if stamp is not None]
 
@@ -113,29 +114,37 @@ def stack_overflow(case: Case, ending: Ending, story: SleepStory) -> Finding | N
     )
 
 
+STORAGE_FAILED = "A mapped file could not be read, and the kernel reports errors of the storage."
+
+
 def bus_error(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     """SIGBUS: a mapping whose file shrank."""
     if ending.signal != SIGBUS:
         return None
     cut = [seen for seen in case.model_files if seen.fact.state in ("cut", "replaced", "missing")]
     mapped = [s for s in case.cores if (s.fact.fault_file or "").endswith(".gguf")]
+    storage = [seen for seen in case.kernel if seen.fact.shape == "storage-error"]
     known = bool(cut or mapped)
     reasons = ["the process ended by SIGBUS: memory that a file backs could not be read"]
     if mapped:
         reasons.append("the fault address lies inside the mapping of the model file")
+    if storage:
+        reasons.append("the kernel reports errors of the storage; it may be what lies under the mapping")
     if cut:
         reasons.append(f"the model file is {cut[0].fact.state}")
     return Finding(
         "BUS",
-        "model-file" if known else "unknown",
+        "host" if storage and not cut else "model-file" if known else "unknown",
         _phase(case, story),
         "strong" if known else "weak",
-        "The model file changed while the server had it mapped."
+        STORAGE_FAILED
+        if storage and not cut
+        else "The model file changed while the server had it mapped."
         if known
         else "A mapped file could not be read.",
         handler=case.crash.handler if case.crash else None,
         reasons=tuple(reasons),
-        witnesses=(*ending.witnesses, *ids_of(cut, mapped)),
+        witnesses=(*ending.witnesses, *ids_of(cut, mapped, storage)),
         asks=()
         if known
         else (
@@ -335,31 +344,6 @@ def _log_goes_on(case: Case) -> bool:
             (case.log[-1].evidence.wall, probe.wall) if case.log else (None, None),
             (case.log[-1].evidence.mono, probe.mono) if case.log else (None, None),
         )
-    )
-
-
-def undetermined(case: Case, ending: Ending, story: SleepStory) -> Finding:
-    """Say what would decide."""
-    asks = [] if ending.known else [EXIT_ASK]
-    asks += [] if case.crash else [CORE_ASK]
-    asks += [] if case.log else [LOG_ASK]
-    reasons = [
-        "nothing in this evidence shows a fault, and nothing rules one out: a memory fault prints no line"
-    ]
-    if story.slept and (story.phase == "asleep" or story.just_woken):
-        reasons.append(
-            f"the log ends {'asleep' if story.phase == 'asleep' else 'in a wake'}: "
-            "if the process died there, suspect sleep"
-        )
-    return Finding(
-        "UNDETERMINED",
-        "unknown",
-        story.phase,
-        "undetermined",
-        "The evidence does not decide what happened.",
-        reasons=tuple(reasons),
-        witnesses=(*ending.witnesses, *story.witnesses),
-        asks=tuple(asks),
     )
 
 

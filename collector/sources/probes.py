@@ -20,6 +20,9 @@ from collector.sources.target import Target
 _GAUGE = re.compile(
     rb"^llamacpp:requests_(processing|deferred)(?:\{[^}\n]{0,200}\})? (\d{1,9})(?:\.0*)?\s*$", re.MULTILINE
 )
+_DECODES = re.compile(
+    rb"^llamacpp:n_decode_total(?:\{[^}\n]{0,200}\})? (\d{1,15})(?:\.0*)?\s*$", re.MULTILINE
+)
 _MAX_PATH = 4096
 
 _OUTCOMES = {
@@ -102,6 +105,7 @@ def probe_metrics(
         incarnation,
         processing=gauges.get("processing"),
         deferred=gauges.get("deferred"),
+        decodes=_decodes(answer.body),
         unexpected=answer.status == 200 and not gauges,
     )
 
@@ -116,6 +120,11 @@ def probe(
     """/health, /props and, when ``metrics``, /metrics: at most three times ``timeout`` seconds."""
     probes = [probe_health, probe_props, *([probe_metrics] if metrics else [])]
     return [ask(target, timeout=timeout, incarnation=incarnation).evidence for ask in probes]
+
+
+def _decodes(body: bytes) -> int | None:
+    found = _DECODES.search(body)
+    return int(found[1]) if found else None
 
 
 def _object(answer: Answer) -> dict[str, object] | None:
@@ -136,6 +145,7 @@ def _probe(
     is_sleeping: bool | None = None,
     processing: int | None = None,
     deferred: int | None = None,
+    decodes: int | None = None,
     unexpected: bool = False,
 ) -> Probe:
     outcome = "unexpected" if unexpected and answer.outcome == "answered" else answer.outcome
@@ -147,6 +157,8 @@ def _probe(
         is_sleeping=is_sleeping,
         requests_processing=processing,
         requests_deferred=deferred,
+        decodes=decodes,
+        outcome=outcome,
     )
     return Probe(fact, outcome, _evidence(target, fact, outcome, incarnation))
 

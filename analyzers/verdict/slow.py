@@ -24,9 +24,11 @@ def http_taken(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     health = last_of(case, *HEALTH_ROUTES)
     if not lives(case, ending) or health is None or not unanswered(health.fact):
         return None
-    pool = [s for s in case.stacks if s.fact.live and _in(s.fact, POOL)]
+    # Of two snapshots of one thread the later one counts.
+    last = {s.fact.tid: s for s in case.stacks if s.fact.live and s.fact.frames}.values()
+    pool = [seen for seen in last if _in(seen.fact, POOL)]
     free = [seen for seen in pool if _free(seen.fact)]
-    deaf = [s for s in case.stacks if s.fact.live and _in(s.fact, LISTENER) and not _accepts(s.fact)]
+    deaf = [seen for seen in last if _in(seen.fact, LISTENER) and not _accepts(seen.fact)]
     unread = [seen for seen in case.sockets if seen.fact.recv_queue]
     all_taken = bool(pool) and not free
     if not (all_taken or deaf or (unread and not pool)):

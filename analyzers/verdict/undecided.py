@@ -6,6 +6,7 @@ from analyzers.verdict.asks import CORE_ASK, LOG_ASK, LOOK_ASK, SNAPSHOT_ASK
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding
+from analyzers.verdict.hangs import STILL_SECONDS
 from analyzers.verdict.plain import EXIT_ASK
 from analyzers.verdict.sleep import SleepStory
 from analyzers.verdict.watch import Watch
@@ -45,6 +46,7 @@ def _dead_asks(case: Case, ending: Ending) -> list[Ask]:
 
 
 def _living_asks(case: Case) -> list[Ask]:
-    asks = [] if Watch(case).span > 0 else [LOOK_ASK]
-    asks += [] if len(Watch(case).loops) > 1 else [SNAPSHOT_ASK]
+    watch = Watch(case)
+    asks = [] if watch.span >= STILL_SECONDS else [LOOK_ASK]
+    asks += [] if watch.loop_span >= STILL_SECONDS else [SNAPSHOT_ASK]
     return asks + ([] if case.log else [LOG_ASK])

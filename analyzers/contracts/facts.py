@@ -97,7 +97,7 @@ class KernelFact:
     """One kernel line.
 
     ``shape``: segfault | gpf | invalid-opcode | divide-error | oom-kill | gpu-fault | other; about the
-    machine: machine-check | memory-corruption | storage-error | panic | lockup | suspend | resume.
+    machine: machine-check | memory-corruption | storage-error | panic | lockup | suspend | resume | boot.
     """
 
     KIND: ClassVar[str] = "kernel"

@@ -178,6 +178,7 @@ def _fact(rule: telling.Rule, match: re.Match[str], line: Line, port: str | None
         status=int(found["status"]) if found.get("status") else None,
         child_name=found.get("child"),
         child_port=found.get("at"),
+        total=float(found["total"]) if found.get("total") else None,
     )
 
 

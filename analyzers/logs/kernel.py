@@ -63,6 +63,47 @@ _CORE: tuple[re.Pattern[str], ...] = (
     re.compile(r"coredump: (?P<tid>\d{1,10})\((?P<name>.{1,64}?)\): .{1,200}"),
     re.compile(r"Core dump to .{1,200}? (?:pipe failed|aborted.{0,80})|Skipping core dump.{0,80}"),
 )
+# About the machine, not the server. Corrected errors are left out: they harm nobody. Sources: the kernel's
+# mm/memory-failure.c, block/blk-core.c, fs/ext4/super.c, drivers/nvme/host, panic.c, watchdog.c, power/.
+_HOST: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "memory-corruption",
+        re.compile(
+            r"Memory failure: 0x[0-9a-f]{1,16}: (?:Killing|Sending SIGBUS to) "
+            r"(?P<name>.{1,64}?):(?P<tid>\d{1,10}) due to hardware memory corruption.{0,120}"
+        ),
+    ),
+    (
+        "machine-check",
+        re.compile(
+            r"(?:mce: )?\[Hardware Error\]: CPU \d{1,4}: Machine Check Exception: .{1,200}"
+            r"|(?:\{\d{1,6}\})?\[Hardware Error\]: event severity: (?:fatal|recoverable)"
+            r"|EDAC \w{1,20}: \d{1,6} UE .{1,200}"
+        ),
+    ),
+    (
+        "storage-error",
+        re.compile(
+            r"(?:blk_update_request: )?(?:critical medium|I/O) error, dev [\w-]{1,32}, sector \d.{0,200}"
+            r"|Buffer I/O error on dev(?:ice)? [\w-]{1,32}, logical block .{1,200}"
+            r"|(?:EXT4|BTRFS|F2FS)-fs error \(device [\w-]{1,32}\).{0,300}"
+            r"|XFS \([\w-]{1,32}\): (?:metadata I/O error|log I/O error|Corruption of).{0,200}"
+            r"|nvme nvme\d{1,4}: controller is down; will reset.{0,120}"
+            r"|nfs: server \S{1,200} not responding, (?:still trying|timed out)"
+        ),
+    ),
+    ("panic", re.compile(r"Kernel panic - not syncing: .{1,300}")),
+    (
+        "lockup",
+        re.compile(
+            r"watchdog: BUG: soft lockup - CPU#\d{1,5} stuck for \d{1,6}s!.{0,120}"
+            r"|(?:NMI )?watchdog: Watchdog detected hard LOCKUP on cpu \d{1,5}.{0,60}"
+        ),
+    ),
+    ("suspend", re.compile(r"PM: suspend entry \([\w-]{1,20}\)|PM: hibernation: hibernation entry")),
+    ("resume", re.compile(r"PM: suspend exit|PM: hibernation: hibernation exit")),
+    ("boot", re.compile(r"Linux version \d{1,3}\.\d{1,4}\.\S{1,120} \(.{1,400}")),
+)
 _SHAPES = {
     "general protection": "gpf",
     "trap invalid opcode": "invalid-opcode",
@@ -81,7 +122,7 @@ def parse_kernel_line(text: str) -> KernelFact | None:
 
 def parse_kernel_body(body: str) -> KernelFact | None:
     """The same for a line whose prefixes are already gone."""
-    return _fault(body) or _oom(body) or _gpu(body) or _core(body)
+    return _fault(body) or _oom(body) or _gpu(body) or _core(body) or _host(body)
 
 
 def _fault(body: str) -> KernelFact | None:
@@ -140,6 +181,10 @@ def _gpu(body: str) -> KernelFact | None:
 
 def _core(body: str) -> KernelFact | None:
     return _named("other", _CORE, body)
+
+
+def _host(body: str) -> KernelFact | None:
+    return next((found for shape, pattern in _HOST if (found := _named(shape, (pattern,), body))), None)
 
 
 def _named(shape: str, patterns: tuple[re.Pattern[str], ...], body: str) -> KernelFact | None:

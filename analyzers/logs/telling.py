@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-TASK, SLEEP, LIFE, FATAL = "task", "sleep", "life", "fatal"  # groups whose evidence is kept apart
+# groups whose evidence is kept apart
+TASK, SLEEP, LIFE, FATAL, LOAD = "task", "sleep", "life", "fatal", "load"
 
 
 @dataclass(frozen=True)
 class Rule:
     """``components``/``functions`` empty means the line has none or any. Named groups of ``pattern``: task,
-    build, model, value, port (also a value), route, status, child (a router's model name), at (its port)."""
+    build, model, value, total, port (value), route, status, child (a router's model name), at (its port)."""
 
     event: str
     group: str
@@ -136,6 +137,19 @@ RULES: tuple[Rule, ...] = (
     _rule("load-failed", LIFE, "srv,/", r"(?:.{0,40})?exiting due to model loading error", "E"),
     _rule("bind-failed", LIFE, "srv,/", r"(?:.{0,40})?exiting due to HTTP server error", "E"),
     _rule("bind-failed", LIFE, "srv/", r"couldn't bind HTTP server socket, hostname: .{1,120}", "E"),
+    # What each load found and did; at default verbosity only builds up to era F3 print these.
+    _rule(
+        "device-free",
+        LOAD,
+        "/llama_model_load_from_file_impl,llama_prepare_model_devices",
+        r"using device (?P<model>[\w.:-]{1,40}) \(.{1,200}\) - (?P<value>\d{1,9}) MiB free",
+    ),
+    _rule(
+        "offloaded",
+        LOAD,
+        "/load_tensors,llm_load_tensors",
+        r"offloaded (?P<value>\d{1,5})/(?P<total>\d{1,5}) layers to GPU",
+    ),
     _rule(
         "settings",
         LIFE,
@@ -263,6 +277,24 @@ NEEDLES: tuple[bytes, ...] = (
     b" timeout, signaled",
     b"amdgpu_job_timedout",
     b"GPU HANG",
+    b": using device ",
+    b" layers to GPU",
+    b"hardware memory corruption",
+    b"Machine Check Exception",
+    b"event severity: ",
+    b" UE ",
+    b"I/O error",
+    b"medium error",
+    b"-fs error",
+    b"): Corruption of",
+    b"controller is down",
+    b" not responding, ",
+    b"Kernel panic",
+    b"soft lockup",
+    b"hard LOCKUP",
+    b"PM: suspend",
+    b"PM: hibernation",
+    b"Linux version ",
     b"core_pipe_limit",
     b"core dump",
 )

@@ -20,7 +20,16 @@ STOP_SIGNALS = (int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP))
 SHELL_SIGNAL_BASE = 128
 ROUTER_SIGNAL_CODE = 1  # what a router reports for every death by a signal, and for a child's own status 1
 # Kernel lines about the machine: they may explain an end, they are none.
-HOST_SHAPES = ("machine-check", "memory-corruption", "storage-error", "panic", "lockup", "suspend", "resume")
+HOST_SHAPES = (
+    "machine-check",
+    "memory-corruption",
+    "storage-error",
+    "panic",
+    "lockup",
+    "suspend",
+    "resume",
+    "boot",
+)
 SUPERVISOR_KILLS = ("watchdog", "timeout")
 
 

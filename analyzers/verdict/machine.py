@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from analyzers.contracts.evidence import Evidence
 from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import KERNEL_SIGNALS, Ending
 from analyzers.verdict.finding import Ask, Finding
@@ -60,11 +61,16 @@ def _near(report: float | None, death: float) -> bool:
 
 
 def _rebooted(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
-    boots = [seen for seen in case.hosts if seen.fact.event == "rebooted"]
-    if not boots or ending.known or ending.alive:
+    if ending.known or ending.alive or ending.router_only or case.aborts:
         return None
-    own = {s.incarnation.boot_id for s in (x.evidence for x in case.log) if s.incarnation.boot_id}
-    sure = bool(own) and boots[-1].fact.boot_id is not None and boots[-1].fact.boot_id not in own
+    told = [seen for seen in case.hosts if seen.fact.event == "rebooted"]
+    booted = [seen for seen in case.kernel if seen.fact.shape == "boot" and _after(case, seen.evidence)]
+    boots = ids_of(told[-1:], booted[-1:])
+    if not boots:
+        return None
+    own = {s.evidence.incarnation.boot_id for s in case.log} - {None}
+    # A boot some time after the last line of a log is no proof: the log may just end there.
+    sure = bool(own and told) and told[-1].fact.boot_id not in (None, *own)
     return _failed(
         story,
         "strong" if sure else "weak",
@@ -73,8 +79,14 @@ def _rebooted(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
             "another boot follows the server's last line, and nothing tells of an end of its own",
             "no stop was asked for before: an orderly shutdown would have stopped the server first",
         ),
-        (*ids_of(boots[-1:]), *(seen.id for seen in case.log[-1:])),
+        (*boots, *(seen.id for seen in case.log[-1:])),
     )
+
+
+def _after(case: Case, boot: Evidence) -> bool:
+    """The boot came after the last line of the server, by the wall clock of both."""
+    last = [seen.evidence.wall for seen in case.log if seen.evidence.wall is not None]
+    return bool(last) and boot.wall is not None and boot.wall > max(last)
 
 
 def _suspended(case: Case, ending: Ending, story: SleepStory) -> Finding | None:

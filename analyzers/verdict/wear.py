@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from analyzers.contracts.facts import LogFact
 from analyzers.contracts.watched import MemoryFact
 from analyzers.verdict.case import Case, Seen, ids_of
 from analyzers.verdict.ending import Ending
@@ -157,9 +156,10 @@ def degraded(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
 
 def _fewer_layers(case: Case, story: SleepStory) -> Finding | None:
     rows = [seen for seen in case.events("offloaded") if not seen.forgeable and seen.fact.value is not None]
+    rows = [seen for seen in rows if seen.fact.total == rows[0].fact.total]  # a draft prints its own line
     wakes = [seen for seen in case.events("exit-sleep") if not seen.forgeable]
     first, last = (rows[0], rows[-1]) if len(rows) > 1 else (None, None)
-    if first is None or last is None or not _less(first.fact, last.fact) or not wakes:
+    if first is None or last is None or not wakes or (last.fact.value or 0) >= (first.fact.value or 0):
         return None
     if not case.position(first.id) < case.position(wakes[-1].id) < case.position(last.id):
         return None
@@ -176,11 +176,6 @@ def _fewer_layers(case: Case, story: SleepStory) -> Finding | None:
         ),
         witnesses=(first.id, wakes[-1].id, last.id),
     )
-
-
-def _less(first: LogFact, last: LogFact) -> bool:
-    same_model = first.total == last.total
-    return same_model and (last.value or 0.0) < (first.value or 0.0)
 
 
 def _slower(case: Case, story: SleepStory) -> Finding | None:

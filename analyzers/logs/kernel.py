@@ -78,7 +78,6 @@ _HOST: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"(?:mce: )?\[Hardware Error\]: CPU \d{1,4}: Machine Check Exception: .{1,200}"
             r"|(?:\{\d{1,6}\})?\[Hardware Error\]: event severity: (?:fatal|recoverable)"
-            r"|EDAC \w{1,20}: \d{1,6} UE .{1,200}"
         ),
     ),
     (

@@ -19,7 +19,7 @@ _DAY = rf"(?:{_MONTH} {{1,2}}\d{{1,2}}|\d{{1,2}}\.? {_MONTH})"
 _SYSLOG = re.compile(
     rf"(?:<\d{{1,3}}>)?(?P<stamp>{_DAY} (?:\d{{4}} )?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?|{_ISO}"
     rf"|(?P<mono>\[ *\d{{1,9}}\.\d{{6}}\])|\d{{9,10}}\.\d{{6}})"
-    r" (?:(?!(?:srv|que|slot|res|cmn|[IWED]) )[^\s:\[\]|]{1,255} (?P<tag>[^\s:\[\]]{1,128})"
+    r" (?:(?!(?:srv|que|slot|res|cmn|[IWED]|Memory) )[^\s:\[\]|]{1,255} (?P<tag>[^\s:\[\]]{1,128})"
     r"(?:\[(?P<pid>\d{1,10})\])?"
     r"|(?(mono)(?!))(?P<only>[^\s:\[\]]{1,128})\[(?P<own>\d{1,10})\]|(?(mono)(?!))(?P<kernel>kernel)): ?"
 )

@@ -282,7 +282,6 @@ NEEDLES: tuple[bytes, ...] = (
     b"hardware memory corruption",
     b"Machine Check Exception",
     b"event severity: ",
-    b" UE ",
     b"I/O error",
     b"medium error",
     b"-fs error",

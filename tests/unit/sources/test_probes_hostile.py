@@ -157,3 +157,23 @@ def test_the_limit_leaves_room_for_a_large_chat_template() -> None:
     with serving(say(reply(body))) as (target, _):
         # WHEN / THEN
         assert probe_props(target).fact.is_sleeping is False
+
+
+@pytest.mark.parametrize(
+    ("line", "decodes"),
+    [
+        (b"llamacpp:n_decode_total 42\n", 42),
+        (b'llamacpp:n_decode_total{model="x"} 42.0\n', 42),
+        (b"llamacpp:n_decode_total 1e9999\n", None),
+        (b"# llamacpp:n_decode_total 42\n", None),
+        (b"llamacpp:n_decode_total " + b"9" * 400 + b"\n", None),
+    ],
+)
+def test_batches_worked_off_are_read_and_nothing_that_only_looks_like_them(
+    line: bytes, decodes: int | None
+) -> None:
+    body = b"llamacpp:requests_processing 1\n" + line
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with serving(say(head + body)) as (target, _):
+        fact = probe_metrics(target, timeout=SHORT).fact
+    assert (fact.decodes, fact.requests_processing, fact.outcome) == (decodes, 1, "answered")

@@ -12,6 +12,7 @@ import pytest
 from analyzers.contracts.evidence import Trust
 from analyzers.contracts.facts import AnswerFact, LogFact, SettingsFact
 from analyzers.contracts.watched import MemoryFact
+from analyzers.logs.recognise import recognise
 from evidence_builder import AWAKE_AGAIN, NEVER_SLEPT, Maker
 from watch_builder import found
 
@@ -104,6 +105,30 @@ def test_less_free_at_every_load_is_a_weak_leak_and_a_single_drop_none() -> None
     verdict = found(loads((23000, 22800, 22500, 22200, 21900)))
     assert (verdict.class_, verdict.confidence) == ("SLEEP-LEAK", "weak")
     assert found(loads((23000, 9000, 9000, 9000, 9000))).class_ == "UNDETERMINED"
+
+
+@pytest.mark.parametrize(
+    ("line", "event", "value"),
+    [
+        (
+            "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3090) - 23306 MiB free",
+            "device-free",
+            23306.0,
+        ),
+        (
+            "llama_prepare_model_devices: using device Vulkan0 (AMD (RADV)) (0000:03:00.0) - 7990 MiB free",
+            "device-free",
+            7990.0,
+        ),
+        ("load_tensors: offloaded 20/33 layers to GPU", "offloaded", 20.0),
+        ("load_tensors: offloading 20 repeating layers to GPU", None, None),
+        ("a prompt: load_tensors: offloaded 20/33 layers to GPU", None, None),
+    ],
+)
+def test_what_a_load_says_of_its_devices(line: str, event: str | None, value: float | None) -> None:
+    told = recognise(line.encode())
+    fact = told.fact if told is not None and isinstance(told.fact, LogFact) else None
+    assert ((fact.event, fact.value) if fact else (None, None)) == (event, value)
 
 
 def placed(*layers: tuple[int, int], wake: bool = True) -> Maker:

@@ -121,6 +121,7 @@ def test_less_free_at_every_load_is_a_weak_leak_and_a_single_drop_none() -> None
             7990.0,
         ),
         ("load_tensors: offloaded 20/33 layers to GPU", "offloaded", 20.0),
+        ("0.00.009.652 I load_tensors: offloaded 20/33 layers to GPU", "offloaded", 20.0),
         ("load_tensors: offloading 20 repeating layers to GPU", None, None),
         ("a prompt: load_tensors: offloaded 20/33 layers to GPU", None, None),
     ],

@@ -31,7 +31,7 @@ from collector.lab.verify.routes.shots import PATIENCE, SHOTS, WAKER, Shot, fall
 from collector.lab.verify.routes.table import Route
 from collector.lab.verify.routes.wide import Widths
 
-# A state is missed when the machine was busy at that moment; 2 % of the cells were still missed after four tries.
+# A state is missed when the machine is busy at that moment; after four tries 2 % of the cells still were.
 TRIES = 8
 # What is meant by the fault is not known before: triage is told nothing it does not see.
 EXPECTED = Expected("UNDETERMINED", ("unknown",), ("unknown",))

@@ -140,10 +140,35 @@ def loop_stuck(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     share = watch.loop_cpu_share
     if watch.decodes or watch.streams or watch.bytes_moved or not watch.waiting or share is None:
         return None
-    if watch.loop_stood and share <= IDLE_SHARE and min(watch.span, watch.loop_span) >= STILL_SECONDS:
+    if _is_blocked(watch):
         return _blocked(watch, story)
+    if watch.remote and min(watch.span, watch.loop_span) >= SPIN_SECONDS:
+        return _remote(watch, story)
     circling = share >= BUSY_SHARE and min(watch.span, watch.loop_span) >= SPIN_SECONDS
-    return _circling(watch, story) if circling and not watch.computing else None
+    return _circling(watch, story) if circling and not (watch.computing or watch.compiling) else None
+
+
+def _is_blocked(watch: Watch) -> bool:
+    """No CPU time at one place for long; not while worker threads or another machine compute for the loop."""
+    helped = watch.remote or (watch.computing and (watch.cpu_share or 0.0) >= BUSY_SHARE)
+    still = watch.loop_stood and (watch.loop_cpu_share or 0.0) <= IDLE_SHARE
+    return still and not helped and min(watch.span, watch.loop_span) >= STILL_SECONDS
+
+
+def _remote(watch: Watch, story: SleepStory) -> Finding:
+    return Finding(
+        "HANG-LOOP",
+        "host",
+        _loop_phase(watch, story),
+        "weak",
+        "The queue loop waits for another machine that computes for it, and nothing comes back.",
+        reasons=(
+            f"the loop waits in {watch.loop_place} in two snapshots {watch.loop_span:.0f} s apart",
+            "a very slow machine at the other end looks alike: look there",
+        ),
+        witnesses=(*watch.look_ids, *watch.waiting),
+        asks=(LOOK_ASK,),
+    )
 
 
 def _blocked(watch: Watch, story: SleepStory) -> Finding:

@@ -42,7 +42,8 @@ def _broken(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     deaths = [end.mono for end in ends if end.mono is not None]
     near = [r for r in reports if any(_near(r.evidence.mono, at) for at in deaths)]
     # Panic and lock-up take everything along: the server's own end is then not on record.
-    fatal = [r for r in reports if r.fact.shape in ENDS_ALL] if not ending.known and not ending.alive else []
+    silent = not ending.known and not ending.alive
+    fatal = [r for r in reports if r.fact.shape in ENDS_ALL and silent and not _outlived(case, r.evidence)]
     chosen = (near if ending.known else []) or fatal
     if not chosen:
         return None
@@ -54,6 +55,12 @@ def _broken(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         (WORDS[chosen[0].fact.shape], "what the server did at that moment does not matter then"),
         (*ids_of(chosen[:1]), *ending.witnesses),
     )
+
+
+def _outlived(case: Case, report: Evidence) -> bool:
+    """The server printed on well after the report, by the wall clock of both."""
+    last = [seen.evidence.wall for seen in case.log if seen.evidence.wall is not None]
+    return bool(last) and report.wall is not None and max(last) > report.wall + WINDOW_S
 
 
 def _near(report: float | None, death: float) -> bool:

@@ -124,7 +124,7 @@ def moving(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     if not lives(case, ending) or not (watch.waiting or watch.streams):
         return None
     share = watch.loop_cpu_share if watch.loop_cpu_share is not None else watch.cpu_share
-    computes = watch.computing and share is not None and share >= BUSY_SHARE
+    computes = (watch.computing or watch.compiling) and share is not None and share >= BUSY_SHARE
     if not (watch.decodes or watch.streams or computes):
         return None
     reasons = []
@@ -133,7 +133,8 @@ def moving(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     if watch.streams:
         reasons.append(f"{len(watch.streams)} clients were sent more between two looks")
     if computes:
-        reasons.append(f"the loop is inside a decode and used {100 * (share or 0.0):.0f} % of a CPU")
+        where = "the compiler of the GPU's runtime" if watch.compiling else "a decode"
+        reasons.append(f"the loop is inside {where} and used {100 * (share or 0.0):.0f} % of a CPU")
     return Finding(
         "NOT-A-HANG",
         "request",

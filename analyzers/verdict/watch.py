@@ -30,7 +30,17 @@ GPU_WAIT = re.compile(
     r"|\bwaitUntilCompleted|\bclFinish|\bclWaitForEvents|\bze(?:CommandQueue|Event|Fence)\w*[Ss]ynchronize"
     r"|\baclrtSynchronize\w+|\bhsa_signal_wait\w+"
 )
-GPU_MODULE = re.compile(r"lib(?:cuda|nvidia-\w+|amdhip64|hsa-runtime64|hsakmt|ze_intel_gpu|OpenCL)\.so")
+GPU_MODULE = re.compile(r"lib(?:cuda|amdhip64|hsa-runtime64|hsakmt|ze_intel_gpu|OpenCL)\.so")
+# A driver library is no name of a wait by itself; with its thread in one of these calls it is one.
+DRIVER_CALLS = ("ioctl", "poll", "ppoll", "sched_yield", "futex", "nanosleep")
+# Kernels and shaders are compiled at their first use, for minutes on some machines, in the same libraries.
+COMPILING = re.compile(
+    r"\bcu(?:Module|Library|Link)\w+|\bnvrtc|\bhiprtc|\bhipModuleLoad|\bvkCreateComputePipelines"
+    r"|\bggml_vk_(?:create_pipeline|load_shaders)|\bclBuildProgram|newLibraryWith|newComputePipelineState"
+)
+COMPILER_MODULE = re.compile(r"ptxjitcompiler|libnvrtc|libhiprtc|libamd_comgr|libLLVM|libigc")
+# Another machine computes, and this thread waits for the network meanwhile (ggml-rpc).
+REMOTE = re.compile(r"\bggml_backend_rpc_|\bsend_rpc_cmd")
 COMPUTING = re.compile(
     r"\bggml_(?:graph_compute|compute_forward|vec_|backend_\w*graph_compute)|\bllama_decode\b"
 )
@@ -38,6 +48,7 @@ GRAMMAR = re.compile(
     r"\bllama_grammar_|\bllama_sampler|\bcommon_sampler|\bllguidance|\bstd::__detail::_Executor"
 )
 OWN = re.compile(r"\b(?:llama|ggml|server|common|mtmd)_")
+DRIVER_DEPTH = 6  # frames from the top within which a driver's library counts as where the thread is
 SAME_TASK = 3  # frames beneath start_loop: the queue, the task or update, and what it is at
 STOPPED, DISK_SLEEP = "T", "D"  # state letters of proc(5)
 
@@ -134,7 +145,21 @@ class Watch:
     @property
     def in_gpu_wait(self) -> bool:
         """Every stack of the loop is inside a wait of a GPU runtime."""
-        return bool(self.loops) and all(_gpu(seen.fact) for seen, _ in self.loops)
+        waits = bool(self.loops) and all(_gpu(seen.fact) for seen, _ in self.loops)
+        return waits and not self.compiling
+
+    @property
+    def compiling(self) -> bool:
+        """The loop's last stack is inside the compiler of a GPU runtime."""
+        if not self.loops:
+            return False
+        stack = self.loops[-1][0].fact
+        return _any(stack, COMPILING) or any(COMPILER_MODULE.search(f.module or "") for f in stack.frames)
+
+    @property
+    def remote(self) -> bool:
+        """The loop's last stack waits for another machine that computes for it."""
+        return bool(self.loops) and _any(self.loops[-1][0].fact, REMOTE)
 
     @property
     def computing(self) -> bool:
@@ -215,4 +240,8 @@ def _any(stack: StackFact, pattern: re.Pattern[str]) -> bool:
 
 
 def _gpu(stack: StackFact) -> bool:
-    return _any(stack, GPU_WAIT) or any(GPU_MODULE.search(frame.module or "") for frame in stack.frames[:4])
+    if _any(stack, GPU_WAIT):
+        return True
+    top = (stack.frames[0].function or "") if stack.frames else ""
+    in_driver = any(GPU_MODULE.search(frame.module or "") for frame in stack.frames[:DRIVER_DEPTH])
+    return in_driver and any(call in top for call in DRIVER_CALLS)

@@ -6,6 +6,7 @@ import pytest
 
 from analyzers.contracts.evidence import Trust
 from analyzers.contracts.facts import ProbeFact
+from analyzers.contracts.watched import MemoryFact
 from evidence_builder import NEVER_SLEPT, SLEPT, WOKEN, Maker
 from watch_builder import (
     CUDA_WAIT,
@@ -151,6 +152,54 @@ def test_a_driver_without_symbols_is_known_by_its_library() -> None:
     for mono in (100.0, 120.0):
         made.look(mono).at(mono, ("ioctl",), module="/usr/lib/libcuda.so.1")
     assert found(made).class_ == "UNDETERMINED"  # no loop frame: nobody knows whose thread it is
+
+
+JIT = ("futex_wait", "cuLibraryLoadData", "cudaLaunchKernel", "llama_decode", *CUDA_WAIT[4:])
+
+
+def test_kernels_that_are_compiled_at_their_first_use_are_no_hang() -> None:
+    # Minutes on a new device; it happens inside the same libraries.
+    verdict = found(stuck(JIT, 40.0, cpu=39.0))
+    assert (verdict.class_, verdict.confidence) == ("NOT-A-HANG", "weak")
+
+
+def driver(top: str) -> Watched:
+    made = Watched()
+    made.log("listening")
+    for mono in (100.0, 120.0):
+        made.look(mono).at(mono, (top, "llama_decode", *CUDA_WAIT[4:]), module="/usr/lib/libcuda.so.1")
+    return made.probe("/metrics", None, mono=120.0)
+
+
+def test_a_driver_without_symbols_waits_in_its_calls_only() -> None:
+    assert found(driver("ioctl")).class_ == "HANG-GPU"
+    assert found(driver("memcpy")).class_ != "HANG-GPU"
+
+
+# other machines and other threads
+
+
+RPC = ("recv", "send_rpc_cmd", "ggml_backend_rpc_graph_compute", "llama_decode", *CUDA_WAIT[4:])
+
+
+def test_a_remote_machine_may_compute_for_a_while_and_is_weak_after_half_a_minute() -> None:
+    assert found(stuck(RPC, 10.0)).class_ == "UNDETERMINED"
+    verdict = found(stuck(RPC, 40.0))
+    assert (verdict.class_, verdict.cause, verdict.confidence) == ("HANG-LOOP", "host", "weak")
+
+
+def test_a_loop_that_waits_for_workers_that_compute_is_not_stuck() -> None:
+    made = Watched()
+    made.log("listening", "task-launched")
+    made.look(100.0, cpu_seconds=0.0).at(100.0, DECODE).look(110.0, cpu_seconds=30.0).at(110.0, DECODE)
+    assert found(made.probe("/metrics", None, mono=110.0)).class_ != "HANG-LOOP"
+
+
+def test_a_hang_outranks_a_draft_that_stays_in_memory() -> None:
+    made = stuck()
+    for number in (1, 2):
+        made.add(MemoryFact(phase="asleep", cycle=number, held_model_files=("d.gguf",)), Trust.KERNEL)
+    assert found(made).class_ == "HANG-LOOP"
 
 
 # HTTP

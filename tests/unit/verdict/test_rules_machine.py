@@ -68,6 +68,12 @@ def test_a_kernel_that_fails_takes_the_server_along(shape: str, confidence: str)
     assert (verdict.class_, verdict.confidence) == ("HOST-FAILURE", confidence)
 
 
+def test_a_lockup_that_the_server_outlived_is_not_its_end() -> None:
+    maker = of_boot(Maker().log(*NEVER_SLEPT), OLD, wall=5000.0).kernel("lockup")
+    maker.made[-1] = maker.made[-1].model_copy(update={"wall": 1000.0})
+    assert found(maker).class_ == "UNDETERMINED"
+
+
 def test_broken_memory_under_the_server_is_the_hosts() -> None:
     maker = Maker().log(*NEVER_SLEPT).kernel("memory-corruption", mono=99.0)
     maker.add(KernelFact(shape="other"), Trust.KERNEL)

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 
 from analyzers.verdict import (
     aborts,
     answers,
-    hangs,
-    machine,
     plain,
     routed,
-    slow,
     stale,
     stranded,
     unload,
-    wear,
 )
 from analyzers.verdict.case import Case
-from analyzers.verdict.ending import Ending, find_ending
+from analyzers.verdict.ending import HOST_SHAPES, Ending, find_ending
 from analyzers.verdict.finding import Finding
 from analyzers.verdict.sleep import SleepStory, tell
-from analyzers.verdict.undecided import undetermined
 
 Rule = Callable[[Case, Ending, SleepStory], Finding | None]
+
+
+def _late(module: str, name: str, when: Callable[[Case, Ending], bool]) -> Rule:
+    """A rule whose module is loaded only when ``when`` holds: a crash is judged without the living's rules."""
+    """A rule whose module is loaded only when ``when`` holds: a crash is judged without the others' code."""
+
+    def rule(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
+        if not when(case, ending):
+            return None
+        judge: Rule = getattr(import_module(f"analyzers.verdict.{module}"), name)
+        return judge(case, ending, story)
+
+    rule.__name__ = name
+    return rule
+
+
+def _lives(case: Case, ending: Ending) -> bool:
+    return ending.alive and not ending.known
+
+
+def _worn(case: Case, ending: Ending) -> bool:
+    return not ending.known and bool(case.memory or case.answers or case.events("device-free", "offloaded"))
+
+
+def _host_spoke(case: Case, ending: Ending) -> bool:
+    return bool(case.hosts) or any(seen.fact.shape in HOST_SHAPES for seen in case.kernel)
+
 
 # Specific before general: what needs the most agreeing evidence comes first.
 RULES: tuple[Rule, ...] = (
@@ -33,9 +56,9 @@ RULES: tuple[Rule, ...] = (
     unload.unload_under_reader,
     plain.gpu_fault,
     aborts.shutdown,
-    machine.host_failed,
-    hangs.aborting,
-    hangs.held,
+    _late("machine", "host_failed", _host_spoke),
+    _late("hangs", "aborting", _lives),
+    _late("hangs", "held", _lives),
     stranded.stranded,
     answers.error_answer,
     aborts.aborted,
@@ -49,15 +72,15 @@ RULES: tuple[Rule, ...] = (
     routed.child_ended,
     plain.planned,
     plain.exit_error,
-    hangs.gpu_stuck,
-    hangs.loop_stuck,
-    slow.http_taken,
-    wear.sleep_leak,
-    wear.degraded,
+    _late("hangs", "gpu_stuck", _lives),
+    _late("hangs", "loop_stuck", _lives),
+    _late("slow", "http_taken", _lives),
+    _late("wear", "sleep_leak", _worn),
+    _late("wear", "degraded", _worn),
     plain.never_sleeps,
-    slow.load_slow,
-    slow.transition,
-    slow.moving,
+    _late("slow", "load_slow", _lives),
+    _late("slow", "transition", _lives),
+    _late("slow", "moving", _lives),
     plain.alive,
     stranded.left_behind,
 )
@@ -76,4 +99,6 @@ def decide(case: Case, notes: list[str] | None = None) -> Finding:
         if finding is not None:
             weak = case.foreign_core and finding.confidence != "undetermined"
             return replace(finding, confidence="weak") if weak else finding
+    from analyzers.verdict.undecided import undetermined  # a verdict needs none of it
+
     return undetermined(case, ending, story)

@@ -24,7 +24,7 @@ Rule = Callable[[Case, Ending, SleepStory], Finding | None]
 
 
 def _late(module: str, name: str, when: Callable[[Case, Ending], bool]) -> Rule:
-    """A rule whose module is loaded only when ``when`` holds: a crash is judged without the living's rules."""
+    """A rule whose module is loaded only when ``when`` holds: a crash needs none of them."""
     """A rule whose module is loaded only when ``when`` holds: a crash is judged without the others' code."""
 
     def rule(case: Case, ending: Ending, story: SleepStory) -> Finding | None:

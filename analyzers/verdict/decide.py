@@ -25,7 +25,6 @@ Rule = Callable[[Case, Ending, SleepStory], Finding | None]
 
 def _late(module: str, name: str, when: Callable[[Case, Ending], bool]) -> Rule:
     """A rule whose module is loaded only when ``when`` holds: a crash needs none of them."""
-    """A rule whose module is loaded only when ``when`` holds: a crash is judged without the others' code."""
 
     def rule(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         if not when(case, ending):

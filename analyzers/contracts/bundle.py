@@ -17,6 +17,7 @@ from analyzers.contracts.report import Gap, Host, Process
 
 MANIFEST_NAME = "manifest.json"
 EVIDENCE_NAME = "evidence.jsonl"
+CONTEXT = "context"  # kind of a file that is there for people: a list of mappings, limits, a unit's state
 REDACTED = "default"
 NOT_REDACTED = "none"
 _SCHEMA = re.compile(r"llama-blackbox/bundle/(\d{1,6})(?:\.\d{1,6})?")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from analyzers.bundle.read import OpenBundle, OpenFile, open_bundle
+from analyzers.contracts.bundle import CONTEXT
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import KernelFact
 from analyzers.contracts.report import Gap, InputFile, Process
@@ -20,6 +21,7 @@ from analyzers.triage.material import Material
 from analyzers.triage.sniff import sniff
 
 NextId = Callable[[], str]
+FOR_PEOPLE = (CONTEXT, "environ", "cmdline")  # nothing in them is evidence that a line of a log could be
 
 
 def bundle_materials(
@@ -42,7 +44,8 @@ def bundle_materials(
         host=bundle.manifest.host,
         inputs=tuple(listed),
     )
-    rest = [_file(file, exe, next_id, stack, redactor) for file in bundle.files]
+    files = [file for file in bundle.files if file.kind not in FOR_PEOPLE]
+    rest = [_file(file, exe, next_id, stack, redactor) for file in files]
     pid = first.process.pid
     if pid is not None and not any(material.anchor for material in rest):
         rest = [_of_process(material, pid) for material in rest]

@@ -28,7 +28,7 @@ FAILED_STARTS = (
     ),
     (
         re.compile(
-            r"gguf_init|failed to (load|open) (the )?(model|GGUF)|unable to load model|error loading model"
+            r"gguf_init|failed to (load|open) (the )?(model|GGUF)|unable to load model|model loading error"
         ),
         "the server cannot load the model",
         "check that the model file is whole and of a kind this build knows; without --model one is made",

@@ -93,6 +93,7 @@ def stopped(said: str) -> UserError:
             "no sleep mode",
         ),
         ("0.00.02 E gguf_init_from_file: failed to open GGUF file", "cannot load the model"),
+        ("0.00.007.549 E srv          init: exiting due to model loading error", "cannot load the model"),
         ("0.00.01 E srv    load_model: failed to load model, 'x.gguf'", "cannot load the model"),
         ("0.00.01 E srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1", "port was taken"),
     ],

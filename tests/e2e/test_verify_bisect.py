@@ -28,9 +28,10 @@ def documented_script() -> str:
 def script_for(history: Path, scripts: Path) -> Path:
     """The documented script; building is copying here, and a commit without a server does not build."""
     lines = documented_script().splitlines(keepends=True)
-    builds = [at for at, line in enumerate(lines) if line.startswith("cmake ")]
+    builds = [at for at, line in enumerate(lines) if line.startswith("server=")]
     assert len(builds) == 1, "the page has one line that builds"
-    lines[builds[0]] = "mkdir -p build/bin && cp llama-server BUILD build/bin/ || exit 125\n"
+    made = "mkdir -p build/bin && cp llama-server BUILD build/bin/ || exit 125\n"
+    lines[builds[0]] = f"{made}server=build/bin/llama-server\n"
     path = scripts / "bisect.sh"
     path.write_text("".join(lines))
     path.chmod(0o755)

@@ -67,6 +67,11 @@ VERBS = {
             "say what happened, from cores, logs, journals, traces",
             plain="analyzers.cli.triaging:plainly",
         ),
+        Verb(
+            "collect",
+            "collector.gather.cli:app",
+            "gather what this host knows of a death or a hang into one file",
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

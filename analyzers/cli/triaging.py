@@ -6,10 +6,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analyzers.cli.output import for_a_reader, printable_json, printing
 from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
 from analyzers.triage.run import Options, Triage, finish, triage
+
+if TYPE_CHECKING:
+    from analyzers.cli.hosting import Selection
 
 FLAGS = frozenset({"--json", "--markdown", "--fast", "--include-private"})
 
@@ -41,14 +45,20 @@ def carry_out(
     html: Path | None = None,
     fast: bool = False,
     include_private: bool = False,
+    selection: Selection | None = None,
 ) -> int:
-    """Say what happened; returns the exit status. Raises UserError when an input cannot be used."""
+    """Say what happened; returns the exit status. Raises UserError when an input cannot be used.
+
+    Without ``inputs`` the collector picks them from this host, by ``selection``.
+    """
     if json and markdown:
         raise UserError("--json and --markdown exclude each other", where="triage", remedy="give one of them")
     if html is not None:
         _spare_inputs(html, [*inputs, *([exe] if exe else [])])
     with ExitStack() as stack:
-        result = triage(inputs, Options(exe=exe, fast=fast, include_private=include_private), stack)
+        inputs = inputs or _from_host(selection, include_private, stack)
+        options = Options(exe=exe, fast=fast, include_private=include_private, journals=_journals)
+        result = triage(inputs, options, stack)
         if json or markdown:
             result = finish(result)
             with for_a_reader(), printing():
@@ -59,6 +69,18 @@ def carry_out(
             with for_a_reader():
                 _write_html(result, html)
     return EXIT_UNDETERMINED if result.report.verdict.confidence == "undetermined" else EXIT_OK
+
+
+def _journals(files: Sequence[Path], target: Path) -> None:
+    from analyzers.cli.journals import journals_into  # the collector's reader, by name
+
+    journals_into(files, target)
+
+
+def _from_host(selection: Selection | None, include_private: bool, stack: ExitStack) -> list[Path]:
+    from analyzers.cli.hosting import Selection, selected  # named inputs do without
+
+    return selected(selection or Selection(), include_private, stack)
 
 
 def _spare_inputs(target: Path, inputs: Sequence[Path]) -> None:

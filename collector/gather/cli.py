@@ -1,0 +1,193 @@
+"""`llama-blackbox collect`: all this host knows of one death, or of a hang while it hangs, in one file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyzers.bundle.write import ARCHIVE_SUFFIX
+from analyzers.cli.output import printing
+from analyzers.contracts.bundle import Manifest
+from analyzers.errors import EXIT_OK, UserError
+from analyzers.privacy.visible import visible
+from collector.gather.choose import choose, living
+from collector.gather.dead import gather_death
+from collector.gather.deaths import Places, others
+from collector.gather.haul import Haul
+from collector.gather.journal import Journal
+from collector.gather.living import identify, passive_look, surroundings
+from collector.gather.servers import Server
+from collector.gather.tools import read_text
+from collector.gather.wanted import Wanted, wanted
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+LIVE_PACKAGE, INSTALL = "httpx", "pip install 'llama-blackbox[agent]'"
+MAX_KEY_FILE = 1 << 16
+MAX_BETWEEN = 600.0
+
+
+@app.command()
+def run(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="the bundle to write (.tar.zst, or a folder)")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="the newest death of this systemd unit")] = None,
+    pid: Annotated[int | None, typer.Option(help="this process, dead or alive")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="deaths after this: 2h, '2026-12-01 10:00', @UNIXSECONDS")
+    ] = None,
+    boot: Annotated[str | None, typer.Option(help="deaths of this boot: 0, -1, or its id")] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="look twice at a server that hangs; needs --pid or --unit")
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(help="--live: between the two looks")] = None,
+    stacks: Annotated[
+        bool,
+        typer.Option(
+            "--stacks/--no-stacks", help="--live: native stacks, which stop each thread for milliseconds"
+        ),
+    ] = True,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="--live: also GET /metrics, which pokes the server's loop")
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option(help="--live: the TCP port it serves, where that is not clear")
+    ] = None,
+    api_key_file: Annotated[Path | None, typer.Option(help="--live: file with the server's API key")] = None,
+    with_core: Annotated[
+        bool, typer.Option("--with-core", help="take the core itself in: memory, keys and prompts")
+    ] = False,
+    include_private: Annotated[
+        bool, typer.Option("--include-private", help="do not redact prompts, keys and home folders")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace an existing bundle")] = False,
+    journal: Annotated[Path | None, typer.Option(help="a journal folder instead of this host's own")] = None,
+) -> int:
+    """Gather a bundle for `llama-blackbox triage`, here or elsewhere. Changes, stops and wakes nothing.
+
+    Without a name: the newest death of a llama-server. What could not be had is listed, with the way to it.
+    """
+    asked = wanted(unit, pid, since, boot)
+    target = _target(output, force)
+    places = Places(journal=Journal(journal))
+    with tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
+        if live:
+            _only_a_name(asked)
+            haul, words = _live(places, asked, include_private, seconds, stacks, metrics, port, api_key_file)
+        else:
+            haul, words = _gathered(places, asked, Path(folder), include_private)
+        manifest = haul.write(target, private=include_private, memory=with_core, overwrite=force)
+    with printing():
+        print(_told(words, target, manifest, haul))
+    return EXIT_OK
+
+
+def _target(output: Path | None, force: bool) -> Path:
+    """Where the bundle goes. Raises UserError before anything is gathered, when it cannot go there."""
+    target = output or Path(f"llama-blackbox-{time.strftime('%Y%m%d-%H%M%S')}{ARCHIVE_SUFFIX}")
+    where = visible(str(target))
+    if os.path.lexists(target) and not force:
+        raise UserError("it exists", where=where, remedy="choose another name, or give --force")
+    if not target.absolute().parent.is_dir() or not os.access(target.absolute().parent, os.W_OK):
+        raise UserError(
+            "its folder is not there or not writable", where=where, remedy="give another -o FILE.tar.zst"
+        )
+    return target
+
+
+def _only_a_name(asked: Wanted) -> None:
+    if asked.since is not None or asked.boot is not None:
+        raise UserError(
+            "--live looks at what runs now", where="collect", remedy="leave --since and --boot out"
+        )
+
+
+def _gathered(places: Places, asked: Wanted, folder: Path, private: bool) -> tuple[Haul, str]:
+    choice = choose(places, asked)
+    if choice.server is not None:
+        haul = Haul()
+        identify(haul, places, choice.server, private=private)
+        passive_look(haul, choice.server)
+        surroundings(haul, choice.server)
+        words = f"llama-server, PID {choice.server.pid}, running"
+    else:
+        haul = gather_death(places, choice.deaths[0], folder, private=private)
+        haul.missed(others(list(choice.deaths[1:])))
+        words = choice.deaths[0].words
+    haul.missed(choice.gaps)
+    return haul, words
+
+
+def _live(
+    places: Places,
+    asked: Wanted,
+    private: bool,
+    seconds: float | None,
+    stacks: bool,
+    metrics: bool,
+    port: int | None,
+    key_file: Path | None,
+) -> tuple[Haul, str]:
+    import importlib.util
+
+    if importlib.util.find_spec(LIVE_PACKAGE) is None:
+        raise UserError(f"--live needs {LIVE_PACKAGE}", where="collect", remedy=f"run: {INSTALL}")
+    from collector.gather import live
+
+    ways = live.Ways(stacks=stacks, metrics=metrics, port=port)
+    if seconds is not None:
+        if not 0 < seconds <= MAX_BETWEEN:
+            raise UserError(
+                "not a time between looks", where=f"--seconds {seconds:g}", remedy="give 1 to 600"
+            )
+        ways = replace(ways, seconds=seconds)
+    if key_file is not None:
+        ways = live.with_key(ways, _key(key_file))
+    server = living(asked)
+    return look_live(
+        places, server, ways, private=private
+    ), f"llama-server, PID {server.pid}, looked at twice"
+
+
+def look_live(places: Places, server: Server, ways: object, *, private: bool = False) -> Haul:
+    """The haul of two looks at ``server``; ``ways`` is a ``live.Ways``."""
+    from collector.gather import live
+
+    assert isinstance(ways, live.Ways)  # noqa: S101
+    haul = Haul()
+    known = identify(haul, places, server, private=private)
+    live.gather_live(haul, server, known, ways)
+    surroundings(haul, server)
+    return haul
+
+
+def _key(path: Path) -> str:
+    data = read_text(path, MAX_KEY_FILE)
+    if data is None:
+        raise UserError(
+            "cannot be read", where=f"--api-key-file {path}", remedy="check the path and its rights"
+        )
+    return data.decode("utf-8", "replace")
+
+
+def _told(words: str, target: Path, manifest: Manifest, haul: Haul) -> str:
+    size = target.stat().st_size if target.is_file() else sum(file.size or 0 for file in manifest.files)
+    lines = [
+        f"{words}",
+        f"wrote {target}: {len(manifest.files)} files, {len(haul.evidence)} facts, {size / 1024:.0f} KiB",
+    ]
+    if manifest.memory:
+        lines.append("it holds a core: memory, in which keys and prompts stand; do not share it")
+    lines += [
+        f"not in it: {gap.what} ({gap.why})" + (f"; {gap.command}" if gap.command else "")
+        for gap in manifest.gaps
+    ]
+    lines.append(f"next: llama-blackbox triage {shlex.quote(str(target))}")
+    return "\n".join(visible(line) for line in lines)

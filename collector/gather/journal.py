@@ -1,0 +1,109 @@
+"""Slices of the host's journal in export format, by journalctl: nothing else is needed on a systemd host.
+
+Read only, bounded: the first megabyte of a slice (build, settings, load) and its end are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analyzers.contracts.report import Gap
+from analyzers.logs.entries import Entry, export_entries
+from collector.gather.tools import Ran, run
+
+TOOL = "journalctl"
+HEAD_BYTES, TAIL_BYTES = 1 << 20, 31 << 20  # 32 MiB are some 25,000 entries and compress to 1-2 MiB
+JOURNAL_SECONDS = 60.0  # a persistent journal of 4 GB on a slow disk; matches by field take milliseconds
+ENTRY_START = b"\n\n__CURSOR="
+_HIDDEN = "not seeing messages from other users"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Export format, whole entries; ``gaps`` say what is not in it."""
+
+    data: bytes = b""
+    gaps: tuple[Gap, ...] = ()
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries, environments and stored cores left out."""
+        import io
+
+        return export_entries(io.BytesIO(self.data), "journal")
+
+
+@dataclass
+class Journal:
+    """The host's journal, or the one below ``folder`` (a rescued disk, a namespace, a test)."""
+
+    folder: Path | None = None
+    seconds: float = JOURNAL_SECONDS
+    _gaps: dict[str, Gap] = field(default_factory=dict)
+
+    def slice(
+        self,
+        matches: Sequence[str] = (),
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        boot: str | None = None,
+        newest: int | None = None,
+        head_only: int | None = None,
+    ) -> Slice:
+        """The entries that ``matches`` (FIELD=value; ``+`` is "or") choose. Unix seconds. Raises nothing."""
+        argv = [TOOL, "--no-pager", "--output=export", *self._place()]
+        argv += [f"--since=@{math.floor(since)}"] if since is not None else []
+        argv += [f"--until=@{math.ceil(until)}"] if until is not None else []
+        argv += [f"--boot={boot}"] if boot is not None else []
+        argv += [f"--lines={newest}"] if newest is not None else []
+        head = head_only or HEAD_BYTES
+        ran = run([*argv, *matches], seconds=self.seconds, head=head, tail=None if head_only else TAIL_BYTES)
+        return Slice(_whole(ran), tuple(self._missed(ran, argv, matches, head_only is not None)))
+
+    def boots(self) -> list[tuple[int, str]]:
+        """(offset, boot id) of every boot the journal knows, the oldest first."""
+        ran = run([TOOL, "--no-pager", "--list-boots", *self._place()], seconds=self.seconds)
+        rows = (line.split()[:2] for line in ran.out.decode("utf-8", "replace").splitlines())
+        return [(int(row[0]), row[1]) for row in rows if len(row) == 2 and row[0].lstrip("-").isdigit()]
+
+    def _place(self) -> list[str]:
+        return [f"--directory={self.folder}"] if self.folder else []
+
+    def _missed(
+        self, ran: Ran, argv: Sequence[str], matches: Sequence[str], head_only: bool
+    ) -> Iterator[Gap]:
+        command = " ".join(["sudo", *argv, *matches, "> server.export"])
+        if ran.outcome == "missing":
+            yield Gap(what="journal", why=f"{TOOL} is not installed", command="docker logs NAME > server.log")
+        elif ran.outcome == "time":
+            yield Gap(what="part of the journal", why=f"it took over {self.seconds:.0f} s", command=command)
+        elif _HIDDEN in ran.complaint:
+            why = "this user sees only its own entries (group systemd-journal or adm, or root, sees all)"
+            yield Gap(what="journal", why=why, command=command)
+        elif "No journal files were" in ran.complaint:
+            yield Gap(
+                what="journal", why="this host keeps none, or none that this user may open", command=command
+            )
+        elif not head_only and ran.status not in (0, None) and ran.complaint.strip():
+            yield Gap(what="journal", why=ran.why, command=command)
+        if ran.dropped:
+            why = (
+                f"the slice is large: {ran.dropped >> 20} MiB between its beginning and its end were left out"
+            )
+            yield Gap(what="the middle of the journal", why=why, command=command)
+
+
+def _whole(ran: Ran) -> bytes:
+    """Whole entries only: where the middle was left out, and where the reading stopped."""
+    data = ran.out
+    if ran.dropped:
+        head, tail = data[: ran.head], data[ran.head :]
+        end, start = head.rfind(ENTRY_START), tail.find(ENTRY_START)
+        data = head[: end + 2 if end >= 0 else 0] + (tail[start + 2 :] if start >= 0 else b"")
+    if ran.outcome != "ran":
+        end = data.rfind(ENTRY_START)
+        data = data[: end + 2] if end >= 0 else b""
+    return data

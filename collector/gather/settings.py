@@ -1,0 +1,84 @@
+"""The settings a server ran with: command line, LLAMA_ARG_* variables, preset file; keys taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.facts import SettingsFact, to_evidence
+from analyzers.contracts.report import Gap
+from analyzers.privacy.redact import Redactor
+from collector.gather.haul import Haul
+from collector.gather.tools import read_text
+from collector.sources.process import option
+
+PRESETS = ("--models-preset",)
+LOG_FILES = ("--log-file",)
+MAX_PRESET = 1 << 18  # bytes; presets are a few sections of ini text
+_TRUE = ("1", "true", "on", "enabled", "yes")
+
+
+def told(args: Sequence[str], env: Mapping[str, str], names: tuple[str, ...], variable: str) -> str | None:
+    """A setting's value: the command line's, else the variable's."""
+    return option(list(args), names) or env.get(variable) or None
+
+
+def settings_evidence(
+    args: Sequence[str], env: Mapping[str, str], redactor: Redactor, source: str, who: Incarnation
+) -> Evidence:
+    """SettingsFact evidence of a dead process, by the command line that its supervisor or its core names."""
+    idle = told(args, env, ("--sleep-idle-seconds",), "LLAMA_ARG_SLEEP_IDLE_SECONDS")
+    model = told(args, env, ("-m", "--model"), "LLAMA_ARG_MODEL")
+    limit = int(idle) if idle and idle.lstrip("-").isdigit() and len(idle) < 12 else None
+    fact = SettingsFact(
+        sleep_idle_seconds=limit,
+        args=tuple(redactor.args(args)),
+        model=PurePosixPath(model).name if model else None,
+        metrics="--metrics" in args or env.get("LLAMA_ARG_ENDPOINT_METRICS", "").lower() in _TRUE,
+        memory_poisoned="MALLOC_PERTURB_" in env,
+    )
+    sleeps = (
+        "no sleep limit seen" if limit is None else "sleep off" if limit < 0 else f"sleeps after {limit} s"
+    )
+    return to_evidence(
+        fact,
+        id=f"settings-{who.pid}",
+        source=source,
+        text=f"started with {len(args)} arguments, {sleeps}",
+        trust=Trust.SUPERVISOR,
+        incarnation=who,
+    )
+
+
+def add_preset(haul: Haul, args: Sequence[str], env: Mapping[str, str], root: Path = Path("/")) -> None:
+    """The router's preset file, as text; ``root`` is where the server sees its files."""
+    path = told(args, env, PRESETS, "LLAMA_ARG_MODELS_PRESET")
+    if path is None:
+        return
+    data = read_text(root / path.lstrip("/"), MAX_PRESET)
+    if data is None:
+        haul.gap("the preset file", "it may not be read, or is gone", f"sudo cat {path}")
+        return
+    haul.context("preset.ini", "".join(_without_keys(data.decode("utf-8", "replace"), haul)))
+
+
+def _without_keys(text: str, haul: Haul) -> Iterator[str]:
+    """Each ``name = value`` judged like the option of that name; keys found are remembered."""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if not equals or line.lstrip().startswith(("#", ";", "[")):
+            yield line + "\n"
+            continue
+        words = [f"--{name.strip().lstrip('-')}", value.strip()]
+        haul.knows(words)
+        yield f"{name}={' '.join(haul.redactor.args(words)[1:])}\n"
+
+
+def missing_settings(pid: int | None) -> Gap:
+    """Nobody says how the server was started."""
+    return Gap(
+        what="the server's settings",
+        why="neither its unit nor its core names its command line",
+        command="systemctl cat UNIT, or the script that starts it",
+    )

@@ -1,0 +1,56 @@
+"""A core as evidence: notes, every thread's stack, the queue loop's state, the build. No memory."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+from analyzers.contracts.report import Gap
+from analyzers.core.packed import opened
+from analyzers.errors import UserError
+from analyzers.privacy.redact import Redactor
+from analyzers.triage.from_core import core_material
+from analyzers.triage.material import Material
+from collector.gather.corefiles import apport_core
+
+REPORT_SUFFIX = ".crash"
+
+
+def core_file(kept: Path, folder: Path) -> Path:
+    """The core itself: ``kept``, or what an apport report carries, written below ``folder``.
+
+    Raises UserError for a report without one.
+    """
+    if kept.suffix != REPORT_SUFFIX:
+        return kept
+    target = folder / f"{kept.stem[:100]}.core"
+    try:
+        carried = target.exists() or apport_core(kept, target)
+    except OSError as error:
+        reason = (error.strerror or "error").lower()
+        raise UserError(
+            f"cannot be read ({reason})", where=str(kept), remedy=f"sudo apport-unpack {kept} DIR"
+        ) from None
+    if not carried:
+        raise UserError(
+            "the report carries no core", where=str(kept), remedy="apport keeps one where there is room"
+        )
+    return target
+
+
+def slim(path: Path, redactor: Redactor | None) -> Material:
+    """What the quick rungs read in the core. Raises UserError when it is none or may not be read."""
+    numbers = count(1)
+    with ExitStack() as stack:
+        unpacked = stack.enter_context(opened(path))
+        return core_material(unpacked, "core", None, lambda: f"core-{next(numbers)}", redactor, str(path))
+
+
+def slim_or_gap(path: Path, redactor: Redactor | None) -> tuple[Material, list[Gap]]:
+    """``slim``, where a core that cannot be read is a gap with the way to it."""
+    try:
+        return slim(path, redactor), []
+    except UserError as problem:
+        command = f"sudo llama-blackbox triage {path}"
+        return Material(), [Gap(what="the core", why=problem.what, command=command)]

@@ -1,7 +1,8 @@
-"""``opened``: a core that may be packed, as a plain file.
+"""``opened``: a core or a text that may be packed, as a plain file.
 
-systemd-coredump stores cores as .zst, .xz or .lz4; people send them as .gz or .bz2. The format is told by
-the first bytes, never by the name. Output is written sparse to a private temporary file and removed after.
+systemd-coredump stores cores as .zst, .xz or .lz4; people send them as .gz or .bz2, and rotated logs are
+packed likewise. The format is told by the first bytes, never by the name. Output is written sparse to a
+private temporary file and removed after. lz4 needs a package of its own; a triage without it says so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from analyzers.errors import UserError
 if TYPE_CHECKING:
     import bz2
     import gzip
-    import lzma
     from tempfile import _TemporaryFileWrapper
 
 BLOCK = 1 << 20  # bytes unpacked at a time; the memory this needs
@@ -52,12 +52,25 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-class _XzReader:
-    """Like lzma.open, with a bound on the memory that the file's dictionary may take."""
+class Stepwise(Protocol):
+    """lzma's and lz4's decompressors."""
 
-    def __init__(self, source: BinaryIO) -> None:
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes | None: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class _Streams:
+    """Streams that follow each other in one file, unpacked step by step; what came before a cut counts."""
+
+    def __init__(self, source: BinaryIO, fresh: Callable[[], Stepwise]) -> None:
         self._source = source
-        self._stream = self._fresh()
+        self._fresh = fresh
+        self._stream = fresh()
 
     def read(self, size: int, /) -> bytes:
         while True:
@@ -65,7 +78,7 @@ class _XzReader:
                 return b""
             fed = self._source.read(BLOCK) if self._stream.needs_input else b""
             if self._stream.needs_input and not fed:
-                raise EOFError("xz stream ends early")
+                raise EOFError("the stream ends early")
             data = self._stream.decompress(fed, size)
             if data:
                 return data
@@ -78,11 +91,25 @@ class _XzReader:
         self._stream = self._fresh()
         return True
 
-    @staticmethod
-    def _fresh() -> lzma.LZMADecompressor:
-        import lzma
 
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
+def _xz(source: BinaryIO) -> Reader:
+    """Like lzma.open, with a bound on the memory that the file's dictionary may take."""
+    import lzma
+
+    return _Streams(source, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW))
+
+
+def _lz4(source: BinaryIO) -> Reader:
+    """The frame format. Raises UserError when the package lz4 is not installed."""
+    try:
+        import lz4.frame
+    except ImportError:
+        raise UserError(
+            "packed with lz4, and the Python package lz4 is not installed",
+            where=plain(str(getattr(source, "name", "input"))),
+            remedy=f"run: {LZ4_INSTALL}; or {LZ4_REMEDY}",
+        ) from None
+    return _Streams(source, lz4.frame.LZ4FrameDecompressor)
 
 
 class _Piecewise:
@@ -117,10 +144,12 @@ def _bzip2(source: BinaryIO) -> Reader:
 FORMATS: dict[bytes, tuple[str, Callable[[BinaryIO], Reader]]] = {
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\x1f\x8b": ("gzip", _gzip),
-    b"\xfd7zXZ\0": ("xz", _XzReader),
+    b"\xfd7zXZ\0": ("xz", _xz),
     b"BZh": ("bzip2", _bzip2),
+    b"\x04\x22\x4d\x18": ("lz4", _lz4),
 }
-LZ4_MAGICS = (b"\x04\x22\x4d\x18", b"\x02\x21\x4c\x18")  # frame and legacy format
+LZ4_LEGACY = b"\x02\x21\x4c\x18"  # the kernel's format; systemd and people use frames
+LZ4_INSTALL = "pip install 'llama-blackbox[lz4]'"
 LZ4_REMEDY = "unpack it with `lz4 -d FILE core` (package lz4) and give the result"
 
 
@@ -132,7 +161,8 @@ def damage() -> tuple[type[Exception], ...]:
 
     import zstandard
 
-    return EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zstandard.ZstdError
+    # lz4 raises RuntimeError for damage
+    return EOFError, OSError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, zstandard.ZstdError
 
 
 @dataclass(frozen=True)
@@ -143,31 +173,49 @@ class _Job:
     kind: str
     packed: int
     limits: Limits
+    magic: bytes = ELF_MAGIC
+
+
+def is_packed(path: Path) -> bool:
+    """True when ``path`` is a regular file in one of FORMATS. Raises UserError when it cannot be opened."""
+    with opened_regular(path) as descriptor:
+        return pread(descriptor, MAGIC_BYTES, 0).startswith(tuple(FORMATS))
 
 
 @contextmanager
-def opened(path: Path, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS) -> Iterator[Path]:
+def opened(
+    path: Path, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS, magic: bytes = ELF_MAGIC
+) -> Iterator[Path]:
     """A context that yields the core itself, or its unpacked copy in ``folder`` (default: TMPDIR or /tmp).
 
     The copy has mode 0600 and is gone when the context ends. A packed file that ends early yields what it
-    holds; the reader then says that the core is cut.
-    Raises UserError on entering: unreadable, lz4, damaged, no core inside, over a limit, disk full.
+    holds; the reader then says that the core is cut. ``magic``: what the content must begin with, b"" for
+    a text.
+    Raises UserError on entering: unreadable, lz4 without its package, damaged, something else inside, over a
+    limit, disk full.
     """
     where = plain(str(path))
     with opened_regular(path) as descriptor:
-        magic = pread(descriptor, MAGIC_BYTES, 0)
-        if magic.startswith(LZ4_MAGICS):
-            raise UserError("packed with lz4", where=where, remedy=LZ4_REMEDY)
-        found = next((row for key, row in FORMATS.items() if magic.startswith(key)), None)
+        start = pread(descriptor, MAGIC_BYTES, 0)
+        if start.startswith(LZ4_LEGACY):
+            raise UserError("packed with lz4 in its legacy format", where=where, remedy=LZ4_REMEDY)
+        found = next((row for key, row in FORMATS.items() if start.startswith(key)), None)
         if found is None:
             yield path
             return
         kind, maker = found
         with os.fdopen(os.dup(descriptor), "rb") as source, _temporary(where, folder) as target:
-            job = _Job(where, kind, os.fstat(descriptor).st_size, limits)
+            job = _Job(where, kind, os.fstat(descriptor).st_size, limits, magic)
             source.seek(0)
-            _unpack(job, maker(source), target.fileno())
+            _unpack(job, _made(job, maker, source), target.fileno())
             yield Path(target.name)
+
+
+def _made(job: _Job, maker: Callable[[BinaryIO], Reader], source: BinaryIO) -> Reader:
+    try:
+        return maker(source)
+    except UserError as problem:  # a package is missing: the name that the user gave belongs there
+        raise UserError(problem.what, where=job.where, remedy=problem.remedy) from None
 
 
 def _temporary(where: str, folder: Path | None) -> _TemporaryFileWrapper[bytes]:
@@ -182,7 +230,7 @@ def _temporary(where: str, folder: Path | None) -> _TemporaryFileWrapper[bytes]:
 def _unpack(job: _Job, reader: Reader, target: int) -> None:
     total = written = 0
     while block := _next_block(job, reader):
-        if total == 0 and block[:4] != ELF_MAGIC:
+        if total == 0 and not block.startswith(job.magic):
             raise UserError(f"{job.kind} data, but no core inside", where=job.where, remedy="give a core")
         written += _write(job, target, block, total)
         total += len(block)

@@ -16,11 +16,16 @@ from analyzers.core.packed import opened
 from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
 from analyzers.triage.from_core import core_material
-from analyzers.triage.from_text import text_material
 from analyzers.triage.material import Material
-from analyzers.triage.sniff import sniff
+from analyzers.triage.sniff import ARCHIVE, FOLDER, JOURNAL, look
 
 NextId = Callable[[], str]
+NOT_INSIDE = {
+    "bundle": "a bundle inside a bundle",
+    ARCHIVE: "an archive inside a bundle",
+    FOLDER: "a folder, not a file",
+    JOURNAL: "a raw journal file inside a bundle",
+}
 FOR_PEOPLE = (CONTEXT, "environ", "cmdline")  # nothing in them is evidence that a line of a log could be
 
 
@@ -45,7 +50,7 @@ def bundle_materials(
         inputs=tuple(listed),
     )
     files = [file for file in bundle.files if file.kind not in FOR_PEOPLE]
-    rest = [_file(file, exe, next_id, stack, redactor) for file in files]
+    rest = [one for file in files for one in _file(file, exe, next_id, stack, redactor)]
     pid = first.process.pid
     if pid is not None and not any(material.anchor for material in rest):
         rest = [_of_process(material, pid) for material in rest]
@@ -77,17 +82,18 @@ def _recorded(bundle: OpenBundle, next_id: NextId) -> tuple[Evidence, ...]:
 
 def _file(
     file: OpenFile, exe: Path | None, next_id: NextId, stack: ExitStack, redactor: Redactor | None
-) -> Material:
+) -> list[Material]:
     """A file that cannot be used is a gap: the rest of the bundle still counts."""
     try:
-        kind = sniff(file.path)
-        if kind == "bundle":
-            raise UserError(
-                "a bundle inside a bundle", where=file.name, remedy="give it as an input of its own"
-            )
-        if kind == "core":
+        found = look(file.path)
+        if found.kind == "core":
             core = stack.enter_context(opened(file.path))
-            return core_material(core, file.name, exe, next_id, redactor)
-        return text_material(file.path, file.name, kind, next_id)
+            return [core_material(core, file.name, exe, next_id, redactor)]
+        if found.kind in NOT_INSIDE:
+            raise UserError(NOT_INSIDE[found.kind], where=file.name, remedy="give it as an input of its own")
+        from analyzers.triage.readers.reading import text_materials
+
+        parts = text_materials(file.path, file.name, found, next_id, stack)
+        return [replace(part, inputs=()) for part in parts]
     except UserError as problem:
-        return Material(gaps=(Gap(what=file.name, why=problem.what, command=problem.remedy),))
+        return [Material(gaps=(Gap(what=file.name, why=problem.what, command=problem.remedy),))]

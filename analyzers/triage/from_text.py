@@ -21,7 +21,7 @@ from analyzers.triage.traces import TraceEnd, as_live, looks_like_trace, taken_l
 
 NextId = Callable[[], str]
 TRACE_BYTES = 8 << 20  # a self-printed trace of hundreds of threads has well under 1 MB
-JOURNALS = ("journal-export", "journal-json")
+JOURNALS = ("journal-export", "journal-json", "journal-verbose")
 
 
 def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material:
@@ -49,6 +49,10 @@ def _read_journal(path: Path, name: str, kind: str) -> Reading:
     from analyzers.logs.journal import read_export, read_json
 
     with path.open("rb") as stream:
+        if kind == "journal-verbose":
+            from analyzers.triage.readers.verbose import read_verbose
+
+            return read_verbose(stream, name)
         return read_export(stream, name) if kind == "journal-export" else read_json(stream, name)
 
 

@@ -5,33 +5,120 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analyzers.contracts.report import Gap, InputFile
 from analyzers.core.elf import MAGIC
 from analyzers.core.files import opened_regular, plain, pread
 from analyzers.errors import UserError
+from analyzers.triage.sniff import ARCHIVE, FOLDER, JOURNAL, Look, look
 
 HASH_BLOCK = 1 << 20
+STDIN = Path("-")
+UNUSED = "unused"  # kind of a file in a folder that is no evidence
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input: its path, the name it is shown by, its size (bytes) and change time when it was opened."""
+    """One input: its path, the name it is shown by, its size (bytes) and change time when it was opened.
+
+    ``found`` marks what a folder held: it must be evidence by its content, and is "unused" when it is not.
+    ``parts`` are the journal files of a folder; ``gaps`` what of a folder was left out.
+    """
 
     path: Path
     name: str
     size: int | None
     changed_ns: int | None
+    look: Look | None = None
+    found: bool = False
+    parts: tuple[Path, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files to read: the journals of a folder, else the input itself."""
+        return self.parts or (self.path,)
+
+
+def given(paths: Sequence[Path], stack: ExitStack) -> list[Source]:
+    """The inputs as they will be read: ``-`` is standard input, and a folder or zip archive is followed by
+    what is in it. Copies live as long as ``stack``.
+
+    Raises UserError for an input that cannot be used, and for a folder with nothing in it that can.
+    """
+    return [one for source in sources(paths) for one in _with_content(source, stack)]
+
+
+def _with_content(source: Source, stack: ExitStack) -> list[Source]:
+    if source.path == STDIN:
+        from analyzers.triage.readers.folders import from_stdin
+
+        path = from_stdin(stack)
+        source = Source(path, "standard input", *_stamp(path))
+    try:
+        source = replace(source, look=look(source.path))
+    except OSError as error:
+        raise lost(source, error) from error
+    kind = source.look.kind if source.look else None
+    if kind == FOLDER:
+        return list(_in_folder(source, source.path))
+    if kind == ARCHIVE:
+        from analyzers.triage.readers.folders import unzipped
+
+        return list(_in_folder(source, unzipped(source.path, stack)))
+    return [source]
+
+
+def _in_folder(source: Source, root: Path) -> Iterator[Source]:
+    """The folder itself, then what it holds. Raises UserError when nothing of it is evidence."""
+    from analyzers.triage.readers.folders import walk, walk_gaps
+
+    found = walk(root)
+    inside = [_member(path, f"{source.name}/{name}") for path, name in found.files]
+    if not found.journals and not any(one.look for one in inside):
+        raise UserError(
+            f"a folder and no bundle, and none of its {found.seen:,} files is evidence"
+            if source.look and source.look.kind == FOLDER
+            else f"a zip archive, and none of its {found.seen:,} files is evidence",
+            where=plain(str(source.path)),
+            remedy="name the files that are",
+        )
+    yield replace(source, gaps=tuple(walk_gaps(found, source.name)))
+    if found.journals:
+        name = (
+            f"{source.name}/*.journal"
+            if len(found.journals) > 1
+            else f"{source.name}/{found.journals[0].name}"
+        )
+        size = sum(_file_size(str(path)) for path in found.journals)
+        yield Source(found.journals[0], plain(name), size, None, Look(JOURNAL), True, tuple(found.journals))
+    yield from inside
+
+
+def _member(path: Path, name: str) -> Source:
+    """A file that a folder held, with a look only when it is evidence by its content."""
+    member = Source(path, name, *_stamp(path), found=True)
+    try:
+        seen = look(path)
+    except UserError as problem:
+        return replace(member, gaps=(Gap(what=name, why=f"not used: {problem.what}"),))
+    except OSError as error:
+        return replace(member, gaps=(Gap(what=name, why=f"not used: {(error.strerror or 'error').lower()}"),))
+    if seen.kind == ARCHIVE:
+        why = "not used: an archive inside; give it as an input of its own"
+        return replace(member, gaps=(Gap(what=name, why=why),))
+    return replace(member, look=seen) if seen.sure else member
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
     """Each file or folder once, however often and by whichever path it was given. Raises nothing."""
     seen: dict[object, Path] = {}
     for path in paths:
-        seen.setdefault(_identity(path), path)
+        seen.setdefault(path if path == STDIN else _identity(path), path)
     once = list(seen.values())
     return [Source(path, name, *_stamp(path)) for path, name in zip(once, _names(once), strict=True)]
 
@@ -101,10 +188,17 @@ def lost(source: Source, error: OSError) -> UserError:
 
 
 def with_hashes(listed: Sequence[InputFile], inputs: Sequence[Source]) -> tuple[list[InputFile], list[Gap]]:
-    """``listed`` with hashes, in the order of ``inputs``, and a gap for each that changed since."""
-    pairs = list(zip(listed, inputs, strict=True))
-    hashed = [item.model_copy(update={"sha256": _hash_or_none(source.path)}) for item, source in pairs]
-    return hashed, [gap for source in inputs if (gap := _change(source)) is not None]
+    """``listed`` with hashes where they are files, and a gap for each of ``inputs`` that changed since.
+
+    Parts of an input that are listed on their own (the blocks of an issue) have no hash.
+    """
+    by_name = {source.name: source for source in inputs if not source.parts}
+    hashed = [_hashed(item, by_name.get(item.name)) for item in listed]
+    return hashed, [gap for source in inputs if not source.parts and (gap := _change(source)) is not None]
+
+
+def _hashed(item: InputFile, source: Source | None) -> InputFile:
+    return item if source is None else item.model_copy(update={"sha256": _hash_or_none(source.path)})
 
 
 def _hash_or_none(path: Path) -> str | None:

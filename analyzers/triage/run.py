@@ -14,19 +14,22 @@ from analyzers.privacy.redact import Redactor
 from analyzers.triage.build import Judged, judge, report_of, standing
 from analyzers.triage.from_core import core_material
 from analyzers.triage.group import group
-from analyzers.triage.inputs import Source, demand_program, lost, sources, with_hashes
+from analyzers.triage.inputs import Source, demand_program, given, lost, with_hashes
 from analyzers.triage.material import CoreWork, Material, numbering
-from analyzers.triage.sniff import sniff
 from analyzers.triage.sound import sound
+
+JournalReader = Callable[[Sequence[Path], Path], None]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for. ``exe``: the executable of the core(s)."""
+    """What the user asked for. ``exe``: the executable of the core(s). ``journals`` writes a bundle of raw
+    journal files into an empty folder; the collector's, handed in by the dispatcher."""
 
     exe: Path | None = None
     fast: bool = False
     include_private: bool = False
+    journals: JournalReader | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
     if options.exe is not None:
         demand_program(options.exe)
     next_id = numbering()
-    inputs = sources(paths)
+    inputs = given(paths, stack)
     materials = [m for source in inputs for m in _read(source, options, next_id, stack)]
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
     judged, loose = judge_all(materials)
@@ -73,6 +76,12 @@ def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:
 def _read(source: Source, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:
     try:
         return read_input(source, options, next_id, stack)
+    except UserError as problem:
+        if not source.found:
+            raise
+        from analyzers.triage.readers.reading import unused
+
+        return [unused(source, problem)]
     except OSError as error:
         raise lost(source, error) from error
 
@@ -82,28 +91,57 @@ def read_input(
 ) -> list[Material]:
     """One input's materials; a bundle has several. Unpacked copies live as long as ``stack``."""
     path, name = source.path, source.name
-    kind = sniff(path)
+    kind = source.look.kind if source.look is not None else ""
     listed = (InputFile(name=name, kind=kind, size=source.size or 0),)
     if kind == "core":
         unpacked = stack.enter_context(opened(path))
         redactor = Redactor() if not options.include_private else None
-        found = core_material(unpacked, name, options.exe, next_id, redactor, str(path))
-        return [replace(found, inputs=listed)]
+        material = core_material(unpacked, name, options.exe, next_id, redactor, str(path))
+        return [replace(_with_store(material, path, name, next_id), inputs=listed)]
     if kind == "bundle":
-        from analyzers.triage.from_bundle import bundle_materials  # tar and hashing: not for every start
+        return _bundle(path, listed, options, next_id, stack)
+    from analyzers.triage.readers.reading import other_materials  # the log readers: not for a core
 
-        return bundle_materials(
-            path,
-            listed,
-            options.exe,
-            next_id,
-            stack,
-            check_hashes=not options.fast,
-            include_private=options.include_private,
-        )
-    from analyzers.triage.from_text import text_material  # the log readers: not for a core
+    def of_journals(folder: Path, listed: Sequence[InputFile]) -> list[Material]:
+        return _bundle(folder, listed, options, next_id, stack)
 
-    return [replace(text_material(path, name, kind, next_id), inputs=listed)]
+    return other_materials(source, options.journals, of_journals, next_id, stack)
+
+
+def _bundle(
+    path: Path,
+    listed: Sequence[InputFile],
+    options: Options,
+    next_id: Callable[[], str],
+    stack: ExitStack,
+) -> list[Material]:
+    from analyzers.triage.from_bundle import bundle_materials  # tar and hashing: not for every start
+
+    return bundle_materials(
+        path,
+        listed,
+        options.exe,
+        next_id,
+        stack,
+        check_hashes=not options.fast,
+        include_private=options.include_private,
+    )
+
+
+def _with_store(material: Material, path: Path, name: str, next_id: Callable[[], str]) -> Material:
+    """What systemd-coredump's store says of a core beside its bytes."""
+    if not path.name.startswith("core."):
+        return material
+    from analyzers.triage.readers.store import store_part
+
+    evidence, gaps, boot_id = store_part(path, name, material.evidence, next_id)
+    process = material.process.model_copy(update={"boot_id": boot_id or material.process.boot_id})
+    return replace(
+        material,
+        evidence=(*material.evidence, *evidence),
+        gaps=(*material.gaps, *gaps),
+        process=process,
+    )
 
 
 def _report(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from analyzers.core.elf import MAGIC as ELF
 from analyzers.core.files import opened_regular, plain, pread
-from analyzers.core.packed import FORMATS, LZ4_MAGICS, Reader, damage
+from analyzers.core.packed import FORMATS, LZ4_LEGACY, Reader, damage
 from analyzers.errors import UserError
 
 HEAD = 64 << 10
@@ -22,9 +23,7 @@ FOREIGN: dict[bytes, tuple[str, str]] = {
     b"\x89PNG": _PICTURE,
     b"\xff\xd8\xff": _PICTURE,
     b"%PDF": ("a PDF document", "paste its text into a file"),
-    b"PK\x03\x04": ("a zip archive", "unpack it and name the files in it"),
     b"GGUF": ("a model file, not evidence", WANTED),
-    b"LPKSHHRH": ("a journal file", "run: journalctl --file FILE -o export > server.export"),
     b"\xff\xfe": ("text in UTF-16", "run: iconv -f UTF-16 -t UTF-8 FILE > FILE.txt"),
     b"\xfe\xff": ("text in UTF-16", "run: iconv -f UTF-16 -t UTF-8 FILE > FILE.txt"),
 }
@@ -35,73 +34,106 @@ MAX_CONTROLS = (
 _CONTROLS = bytes(code for code in range(1, 32) if code not in b"\t\n\r\x1b")
 
 
+JOURNAL_MAGIC = b"LPKSHHRH"
+ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # the second: an empty archive
+FOLDER, ARCHIVE, JOURNAL = "folder", "archive", "journal"
+SERVER_LOG = "server-log"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What an input is. ``packed``: its bytes are compressed. ``sure`` is False for a text without a sign."""
+
+    kind: str
+    packed: bool = False
+    sure: bool = True
+
+
 def sniff(path: Path) -> str:
-    """One of: core, bundle, journal-export, journal-json, kernel-log, server-log, stack-trace.
+    """The kind of ``look``."""
+    return look(path).kind
+
+
+def look(path: Path) -> Look:
+    """core, bundle, folder, archive (zip), journal (the raw file), or a kind of text (readers/looks.py).
 
     Raises UserError for what cannot be read, is no regular file (opening a pipe or reading a device could
     take for ever) or is none of these.
     """
     where = plain(str(path))
-    if _is_folder(path, where):
-        return "bundle"
+    folder = _folder(path, where)
+    if folder is not None:
+        return Look(folder)
     with opened_regular(path, where) as descriptor:
         raw = pread(descriptor, HEAD, 0)
         if not raw:
             raise UserError("the file is empty", where=where, remedy="give the file that holds the evidence")
+        _demand_data(descriptor, raw, where)
         head = unpacked_head(descriptor, raw, where)
     return _by_bytes(head, packed=head is not raw, where=where)
 
 
-def _is_folder(path: Path, where: str) -> bool:
-    """True for a bundle's folder. Raises UserError for any other one."""
+def _demand_data(descriptor: int, raw: bytes, where: str) -> None:
+    """Raises UserError for a file that is one hole: reading ten gigabytes of nothing takes a while."""
+    if raw.strip(b"\0") or os.fstat(descriptor).st_size <= HEAD:
+        return
+    try:
+        os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise UserError(
+                "the file is one hole: nothing was ever written to it",
+                where=where,
+                remedy="copy or fetch it again",
+            ) from None
+
+
+def _folder(path: Path, where: str) -> str | None:
+    """None for what is no folder. Raises UserError for one that may not be looked into."""
     try:
         if not path.is_dir():
-            return False
+            return None
         if any((path / name).is_file() for name in BUNDLE_FILES):
-            return True
+            return "bundle"
         next(path.iterdir(), None)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a usable name"
         raise UserError(
             f"cannot be read ({reason.lower()})", where=where, remedy="check the path and its rights"
         ) from error
-    raise UserError(
-        f"a folder and no bundle (it has no {MANIFEST})", where=where, remedy="name the files in it"
-    )
+    return FOLDER
 
 
-def _by_bytes(head: bytes, *, packed: bool, where: str) -> str:
-    if head.startswith((ELF, *LZ4_MAGICS)):
-        return "core"  # the core reader says what kind of ELF it really is, and how to unpack lz4
+def _by_bytes(head: bytes, *, packed: bool, where: str) -> Look:
+    if head.startswith((ELF, LZ4_LEGACY)):
+        return Look("core", packed)  # the core reader says what kind of ELF it is, and how to unpack lz4
     if head[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
-        return "bundle"
-    if packed:
-        raise UserError(
-            "compressed, but neither a core nor a bundle is in it",
-            where=where,
-            remedy="decompress it and give the text",
-        )
-    return _text_kind(head, where)
+        return Look("bundle", packed)
+    if head.startswith(JOURNAL_MAGIC):
+        return Look(JOURNAL, packed)
+    if head.startswith(ZIP_MAGICS) and not packed:
+        return Look(ARCHIVE)
+    return _text(head, packed, where)
 
 
-def _text_kind(head: bytes, where: str) -> str:
-    from analyzers.logs import looks  # the log readers' grammars: 40 ms that a core does without
-    from analyzers.triage.traces import looks_like_trace
-
+def _text(head: bytes, packed: bool, where: str) -> Look:
     foreign = next((told for magic, told in FOREIGN.items() if head.startswith(magic)), None)
     if foreign is not None:
         raise UserError(foreign[0], where=where, remedy=foreign[1])
-    tests: tuple[tuple[Callable[[bytes], bool], str], ...] = (
-        (looks.looks_like_export, "journal-export"),
-        (looks.looks_like_json, "journal-json"),
-        (looks.looks_like_log, "server-log"),
-        (looks.looks_like_kernel, "kernel-log"),
-        (looks_like_trace, "stack-trace"),
-    )
-    kind = next((kind for test, kind in tests if test(head)), None)
+    from analyzers.triage.readers.looks import (
+        text_kind,
+    )  # the log readers' grammars: 40 ms a core does without
+
+    kind = text_kind(head)
+    if kind is None and packed:
+        raise UserError(
+            "compressed, but neither a core, a bundle nor a log is in it",
+            where=where,
+            remedy="decompress it and give the text",
+        )
     if kind is None and len(head) - len(head.translate(None, _CONTROLS)) > len(head) * MAX_CONTROLS:
         raise UserError("neither a core, a bundle nor text", where=where, remedy=WANTED)
-    return kind or "server-log"
+    return Look(kind or SERVER_LOG, packed, kind is not None)
 
 
 def unpacked_head(descriptor: int, raw: bytes, where: str) -> bytes:
@@ -113,6 +145,8 @@ def unpacked_head(descriptor: int, raw: bytes, where: str) -> bytes:
         with os.fdopen(os.dup(descriptor), "rb") as file:
             file.seek(0)
             head = _filled(maker(file))
+    except UserError as problem:  # lz4 without its package
+        raise UserError(problem.what, where=where, remedy=problem.remedy) from None
     except damage():
         head = b""
     if not head:

@@ -132,8 +132,8 @@ def test_links_devices_and_closed_files_in_a_folder_are_not_followed(place: Path
 
 
 def test_a_folder_that_is_no_bundle_and_an_empty_one_are_refused(place: Path) -> None:
-    put(place / "d" / "server.log", START)
-    refused(quick(place / "d"), "no bundle", "name the files in it")
+    put(place / "d" / "notes.txt", "nothing of a server")
+    refused(quick(place / "d"), "no bundle", "name the files that are")
     (place / "e").mkdir()
     refused(quick(place / "e"), "no bundle")
 

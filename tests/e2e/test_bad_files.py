@@ -18,7 +18,7 @@ NO_EVIDENCE: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty"),
     "random bytes": (RANDOM.randbytes(70_000), "neither a core, a bundle nor text"),
     "picture": (b"\x89PNG\r\n\x1a\n" + RANDOM.randbytes(5000), "a picture"),
-    "zip": (b"PK\x03\x04" + RANDOM.randbytes(500), "a zip archive"),
+    "zip": (b"PK\x03\x04" + RANDOM.randbytes(500), "a zip archive that cannot be read"),
     "model": (b"GGUF" + bytes(500), "a model file"),
     "journal file": (b"LPKSHHRH" + bytes(5000), "journalctl --file"),
     "UTF-16": (START.encode("utf-16"), "iconv"),
@@ -28,11 +28,12 @@ NO_EVIDENCE: dict[str, tuple[bytes, str]] = {
     "aarch64 core": (header(4, 183) + bytes(200), "aarch64"),
     "big-endian core": (header(4, 21, endian=2) + bytes(200), "big-endian"),
     "core header cut": (header(4)[:40], "cut inside its first 64 bytes"),
-    "lz4": (b"\x04\x22\x4d\x18" + RANDOM.randbytes(90), "lz4 -d"),
+    "legacy lz4": (b"\x02\x21\x4c\x18" + RANDOM.randbytes(90), "lz4 -d"),
+    "damaged lz4": (b"\x04\x22\x4d\x18" + RANDOM.randbytes(90), "cut or damaged"),
     "damaged gzip": (gzip.compress(b"x" * 999)[:10] + b"\xff" * 99, "cut or damaged"),
     "damaged xz": (b"\xfd7zXZ\0" + b"q" * 40, "cut or damaged"),
     "damaged zstd": (zst(START.encode() * 99)[:30], "cut or damaged"),
-    "packed log": (gzip.compress(START.encode() * 20), "decompress it"),
+    "packed rubbish": (gzip.compress(RANDOM.randbytes(9000)), "neither a core, a bundle nor a log is in it"),
 }
 
 

@@ -30,6 +30,7 @@ FULL_VERSIONS = (
     "2026.4.8672.1",
     "2026.5.9294",
     "2026.6.9713",
+    "2026.7.10068",
     "2026.8.10229",
     "2026.8.10566",
     "2026.9.11063",
@@ -44,9 +45,9 @@ def committed():
     return RouteMatrix.model_validate_json(newest.read_text("utf-8"))
 
 
-def survey(version, routes=None, states=STATES, sample=None, seed=SEED):
+def survey(wanted, routes=None, states=STATES, sample=None, seed=SEED):
     method = Survey(routes or all_routes(), states, sample=sample)
-    finished = run("routes", method, conclude, Wanted(version=version), Outputs(), seed=seed)
+    finished = run("routes", method, conclude, wanted, Outputs(), seed=seed)
     return finished, build_of(finished, method)
 
 
@@ -83,7 +84,7 @@ def differences(committed, built):
 
 def test_a_drawn_sample_behaves_as_measured(committed):
     # WHEN cells drawn by a fixed seed are asked of b11549
-    finished, built = survey(UNLOAD_VERSION, sample=SAMPLE)
+    finished, built = survey(Wanted(version=UNLOAD_VERSION), sample=SAMPLE)
 
     # THEN most states are met, and each cell is as it was committed
     asked = [trial for trial in finished.trials if isinstance(trial, RouteTrial) and not trial.absent]
@@ -97,7 +98,7 @@ def test_a_token_count_crashes_a_sleeping_b11063_and_is_judged_d1():
     routes = chosen_routes(("POST /v1/responses/input_tokens", "GET /health"))
 
     # WHEN both calls are sent to sleeping servers
-    finished, built = survey(STALE_CAPTURE_VERSION, routes, ("asleep",))
+    finished, built = survey(Wanted(version=STALE_CAPTURE_VERSION), routes, ("asleep",))
 
     # THEN the one is D1, the other harmless, and D1 is what the run found
     count = built.row("POST /v1/responses/input_tokens").cell("asleep")
@@ -110,7 +111,7 @@ def test_a_token_count_crashes_a_sleeping_b11063_and_is_judged_d1():
 def test_what_resets_the_timer_is_told_from_what_does_not():
     names = ("GET /slots", "GET /metrics", "POST /tokenize", "GET /props")
 
-    _, built = survey(UNLOAD_VERSION, chosen_routes(names), (AWAKE,))
+    _, built = survey(Wanted(version=UNLOAD_VERSION), chosen_routes(names), (AWAKE,))
 
     seen = {row.route: row.cell(AWAKE) for row in built.rows}
     met = {route: cell.resets for route, cell in seen.items() if cell.reached}
@@ -141,9 +142,13 @@ def test_the_committed_measurement_says_nothing_of_the_machine(committed):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("version", FULL_VERSIONS)
-def test_the_whole_matrix_is_as_committed(committed, version):
-    finished, built = survey(version, seed=random.randrange(1 << 30))
+@pytest.mark.parametrize(
+    "wanted",
+    [*(Wanted(version=version) for version in FULL_VERSIONS), Wanted(build=11138), Wanted(build=11368)],
+    ids=lambda wanted: wanted.version or f"native-{wanted.build}",
+)
+def test_the_whole_matrix_is_as_committed(committed, wanted):
+    finished, built = survey(wanted, seed=random.randrange(1 << 30))
 
     assert not finished.interrupted
     assert differences(committed, built) == []

@@ -18,6 +18,19 @@ _SITE = re.compile(
     r"(?P<path>(?:[\w.+ ~-]{0,80}/){0,24}[\w.+-]{1,80}\.(?:cpp|cc|cxx|c|cu|cuh|h|hpp|m|mm"
     r"|comp)):(?P<line>\d{1,6}): (?P<text>.{1,2000})"
 )
+# assert of the C library (program first) and of libstdc++'s checked containers (file first)
+_ASSERTION = re.compile(
+    r"(?:[\w.+-]{1,64}: )?(?P<path>/?[\w.+~/-]{1,300}):(?P<line>\d{1,6}): .{1,1500}: Assertion "
+    r"[`'](?P<expression>.{1,300})' failed\.?"
+)
+_OLD_ASSERT = re.compile(  # the macro's wording until mid-2024
+    r"GGML_ASSERT: (?:[^:]{1,300}/)?(?P<file>[\w.+-]{1,80}):(?P<line>\d{1,6}): (?P<expression>.{1,400})"
+)
+_UNCAUGHT = re.compile(  # LLVM's C++ library; what follows the type may be a client's
+    r"libc\+\+abi: terminating (?:due to|with) uncaught exception of type "
+    r"(?P<exception>[\w:<>, *&\[\]]{1,160}?)"
+    r"(?:: (?P<what>.{0,65536}))?"
+)
 _OWN = re.compile(r"(?:^|/)(?:ggml[\w-]*|src|common|mtmd|server|tools|examples|llava)/")
 _CALLER = r"(?:[\w:~<>]{1,80}(?:\(\))?: )?"
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -54,6 +67,20 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
             _CALLER + r"(?:.{0,80})(?P<message>vk::[\w:]{1,60}: Error\w{0,3}OutOf(?:Device|Host)Memory)"
         ),
     ),
+    (
+        "gpu-oom",
+        re.compile(
+            r"(?P<message>error: Insufficient Memory"
+            r" \([0-9a-f]{8}:kIOGPUCommandBufferCallbackErrorOutOfMemory\))"
+        ),
+    ),
+    (
+        "cuda",
+        re.compile(
+            r"(?P<message>Memory access fault by GPU node-\d{1,3}) \(Agent handle: 0x[0-9a-f]{1,16}\)"
+            r" on address .{0,200}"
+        ),
+    ),
     ("cuda", re.compile(_CALLER + r"(?:.{0,80})(?P<message>vk::[\w:]{1,60}: Error\w{0,3}DeviceLost)")),
     ("cuda", re.compile(_CALLER + r"(?P<message>(?:CUDA|ROCm|HIP|MUSA|SYCL) error: [\w ()'.,:-]{1,120})")),
     (
@@ -64,6 +91,12 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
                 r"(?:llama_init_from_model: )?(?P<message>(?:failed|unable) to allocate [\w -]{1,60}?"
                 r"(?:buffers?|bytes|graph|context)\b(?: of size [\d.]{1,20}(?: MiB)?)?).{0,120}"
             )
+        ),
+    ),
+    (
+        "alloc",
+        re.compile(
+            r"(?P<message>ggml_aligned_malloc: insufficient memory) \(attempted to allocate +[\d.]{1,20} MB\)"
         ),
     ),
     (
@@ -98,6 +131,12 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
 _WHAT = re.compile(r"  what\(\): +(?P<what>.{0,65536})", re.DOTALL)
 
 
+# Vulkan's C++ header throws one type per result code; nobody catches them.
+_VK_TYPES = {"vk::DeviceLostError": "cuda", "vk::OutOfDeviceMemoryError": "gpu-oom"}
+_VK_WHAT = re.compile(r"vk::[\w:]{1,60}: Error(?P<result>DeviceLost|OutOfDeviceMemory)")
+_VK_RESULTS = {"DeviceLost": "cuda", "OutOfDeviceMemory": "gpu-oom"}
+
+
 @dataclass(frozen=True)
 class Aborted:
     fact: AbortFact
@@ -106,7 +145,30 @@ class Aborted:
 
 def parse_abort(text: str) -> Aborted | None:
     """The abort fact of one line (elapsed stamp and level already gone), or None."""
-    return _site(text) or _what(text) or _by_rule(text)
+    return _assertion(text) or _site(text) or _what(text) or _uncaught(text) or _by_rule(text)
+
+
+def _assertion(text: str) -> Aborted | None:
+    match = _ASSERTION.fullmatch(text)
+    if match is not None:
+        return _checked(match, f"Assertion '{match['expression']}' failed", match["path"].rpartition("/")[2])
+    match = _OLD_ASSERT.fullmatch(text)
+    return _checked(match, f"GGML_ASSERT({match['expression']})", match["file"]) if match else None
+
+
+def _checked(match: re.Match[str], message: str, file: str) -> Aborted:
+    fact = AbortFact(shape="ggml-assert", message=message, file=file, line=int(match["line"]))
+    return Aborted(fact, f"{file}:{fact.line}: {message}")
+
+
+def _uncaught(text: str) -> Aborted | None:
+    match = _UNCAUGHT.fullmatch(text)
+    if match is None:
+        return None
+    known = known_error(match["what"] or "").strip(" ()")
+    shown = f"terminating due to uncaught exception of type {match['exception']}"
+    fact = AbortFact(shape="terminate", message=known or None, exception=match["exception"])
+    return Aborted(fact, f"{shown} ({known})" if known else shown)
 
 
 def _site(text: str) -> Aborted | None:
@@ -123,7 +185,7 @@ def _site_shape(text: str) -> tuple[str, str]:
         return "ggml-assert", text[:400]
     if text == WAKE_RELOAD:
         return "wake-reload", text
-    if re.fullmatch(r"(?:CUDA|ROCm|HIP|MUSA|SYCL) error", text):
+    if re.fullmatch(r"(?:CUDA|ROCm|HIP|MUSA|SYCL) error|HipVMM Failure: [\w ]{1,80}", text):
         return "cuda", text
     return "ggml-abort", text[:120]
 
@@ -132,6 +194,11 @@ def _what(text: str) -> Aborted | None:
     match = _WHAT.fullmatch(text)
     if match is None:
         return None
+    vulkan = _VK_WHAT.fullmatch(match["what"].rstrip())
+    if vulkan is not None:
+        return Aborted(
+            AbortFact(shape=_VK_RESULTS[vulkan["result"]], message=vulkan[0]), f"what(): {vulkan[0]}"
+        )
     known = known_error(match["what"]).strip(" ()")
     shown = f"what(): {known}" if known else "what(): (text left out)"
     return Aborted(AbortFact(shape="exception", message=known or None), shown)
@@ -143,6 +210,7 @@ def _by_rule(text: str) -> Aborted | None:
         if match is not None:
             found = match.groupdict()
             message, exception = found.get("message"), found.get("exception")
+            shape = _VK_TYPES.get(exception or "", shape)
             shown = message or f"terminate called after throwing an instance of '{exception}'"
             return Aborted(AbortFact(shape=shape, message=message, exception=exception), shown)
     return None

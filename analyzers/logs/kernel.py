@@ -49,6 +49,7 @@ _GPU: tuple[re.Pattern[str], ...] = (
         r"NVRM: Xid \([\w:. ]{1,40}\): (?P<code>\d{1,4}),(?: pid='?(?P<tid>\d{1,10}"
         r"|<unknown>)'?,)?(?: name=(?P<name>[^,\n]{1,64}),)?.{0,300}"
     ),
+    re.compile(r"NVRM: GPU [0-9a-f:.]{7,16}: GPU has fallen off the bus\..{0,200}"),
     re.compile(
         r"amdgpu [0-9a-f:.]{7,16}: (?:amdgpu: )?(?:\[drm\] )?(?:\*ERROR\* )?ring [\w.]{1,24} timeout.{0,300}"
     ),

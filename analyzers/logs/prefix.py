@@ -15,20 +15,37 @@ MAX_LAYERS = 4  # docker compose over docker stamps over a router's port is thre
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _MONTH = r"(?:[^\W\d_]{1,12}\.?|\d{1,2}月)"  # localised: Dec, déc., Dez, 12月
+# short-full and with-unit: weekday in the host's language, the zone by its name or offset
+_FULL = (
+    r"[^\W\d_]{1,12}\.? (?P<full>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"
+    r" (?:[A-Z]{2,6}|[+-]\d\d(?:\d\d)?))"
+)
 _DAY = rf"(?:{_MONTH} {{1,2}}\d{{1,2}}|\d{{1,2}}\.? {_MONTH})"
 _SYSLOG = re.compile(
-    rf"(?:<\d{{1,3}}>)?(?P<stamp>{_DAY} (?:\d{{4}} )?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?|{_ISO}"
-    rf"|(?P<mono>\[ *\d{{1,9}}\.\d{{6}}\])|\d{{9,10}}\.\d{{6}})"
+    rf"(?:<\d{{1,3}}>)?(?P<stamp>{_DAY} (?:\d{{4}} )?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?|{_ISO}|{_FULL}"
+    rf"|(?P<mono>\[ *\d{{1,9}}\.\d{{6}}(?: <[ +]{{0,12}}\d{{1,9}}\.\d{{6}} >| {{1,24}})?\])"
+    rf"|\d{{9,10}}\.\d{{6}})"
     r" (?:(?!(?:srv|que|slot|res|cmn|[IWED]|Memory) )[^\s:\[\]|]{1,255} (?P<tag>[^\s:\[\]]{1,128})"
-    r"(?:\[(?P<pid>\d{1,10})\])?"
+    # behind seconds since boot, dmesg's own "two words:" is no host and program: those name a PID or
+    # the kernel
+    r"(?:\[(?P<pid>\d{1,10})\]|(?(mono)(?<= kernel)))"
     r"|(?(mono)(?!))(?P<only>[^\s:\[\]]{1,128})\[(?P<own>\d{1,10})\]|(?(mono)(?!))(?P<kernel>kernel)): ?"
 )
 _DMESG = re.compile(
     r"(?:<\d{1,3}>)?(?:[a-z0-9]{2,8} *:[a-z]{2,6} *: *)?\[(?: *(?P<mono>\d{1,9}\.\d{1,9})"
-    r"|(?P<date>[^\W\d_]{3} [^\W\d_]{3} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4}))\] "
+    r"(?: <[ +]{0,12}\d{1,9}\.\d{6} ?>)?"
+    r"|(?P<date>[^\W\d_]{2,4}\.? [^\W\d_]{3,5}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})"
+    r"|(?P<human>[^\W\d_]{3,5}\.? {1,2}\d{1,2} \d\d:\d\d| {0,8}\+\d{1,9}\.\d{6}))\]"
+    r"(?:\[ *[TC]\d{1,10}\])? "
 )
-_COMPOSE = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]{0,100}) *\| ?")
+# dmesg --time-format iso: a comma before the fraction, which no other tool writes, and no host behind it
+_DMESG_ISO = re.compile(
+    r"(?:<\d{1,3}>)?(?:[a-z0-9]{2,8} *:[a-z]{2,6} *: *)?"
+    r"(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d) "
+)
+_COMPOSE = re.compile(r"(?P<name>[A-Za-z0-9][\w.@-]{0,100}) *\| ?")
 _KUBECTL = re.compile(r"\[pod/(?P<name>[\w.-]{1,253}/[\w.-]{1,253})\] ")
+_ISO_PARTS = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z| UTC|[+-]\d\d:?\d\d)")
 _STAMP = re.compile(rf"(?P<stamp>{_ISO}) (?:(?:stdout|stderr) [FP] )?")
 _PORT = re.compile(r"\[ *(?P<port>\d{1,5})\] ?")
 _ELAPSED = re.compile(r"\d{1,9}\.\d\d\.\d{3}\.\d{3}(?: |$)")
@@ -81,10 +98,17 @@ def _syslog(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
         form="syslog",
         name=match["tag"] or match["only"] or match["kernel"],
         pid=int(pid) if pid else None,
-        wall=iso_seconds(match["stamp"]),
+        wall=iso_seconds(match["full"] or match["stamp"]),
         mono=_mono_of(match["stamp"]),
     )
     return found, text[match.end() :]
+
+
+def _dmesg_iso(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
+    match = _DMESG_ISO.match(text) if prefix.form is None else None
+    if match is None:
+        return None
+    return replace(prefix, form="dmesg", wall=iso_seconds(match["stamp"])), text[match.end() :]
 
 
 def _dmesg(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
@@ -132,7 +156,7 @@ def _port(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     return None if match is None else (replace(prefix, port=match["port"]), text[match.end() :])
 
 
-_LAYERS = (_compose, _kubectl, _syslog, _dmesg, _stamped, _docker_json, _port)
+_LAYERS = (_compose, _kubectl, _dmesg_iso, _syslog, _dmesg, _stamped, _docker_json, _port)
 
 
 def loads(text: str) -> dict[str, object] | None:
@@ -148,10 +172,10 @@ def iso_seconds(stamp: str) -> float | None:
     """Unix seconds of an ISO 8601 stamp with a zone; of a short-unix stamp; None for anything else."""
     if re.fullmatch(r"\d{9,10}\.\d{6}", stamp):
         return float(stamp)
-    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)", stamp)
+    match = _ISO_PARTS.fullmatch(stamp)
     if match is None:
         return None
-    zone = "+0000" if match[4] == "Z" else match[4].replace(":", "")
+    zone = "+0000" if match[4] in ("Z", " UTC") else match[4].replace(":", "")
     try:
         whole = datetime.strptime(f"{match[1]} {match[2]} {zone}", "%Y-%m-%d %H:%M:%S %z")
         return whole.astimezone(timezone.utc).timestamp() + float(f"0.{match[3] or 0}")
@@ -160,4 +184,4 @@ def iso_seconds(stamp: str) -> float | None:
 
 
 def _mono_of(stamp: str) -> float | None:
-    return float(stamp.strip("[] ")) if stamp.startswith("[") else None
+    return float(stamp.strip("[] ").partition(" ")[0]) if stamp.startswith("[") else None

@@ -103,7 +103,9 @@ def _exit(text: str, prefix: Prefix, elapsed: float | None) -> Found | None:
     fact = parse_supervisor_line(text)
     if fact is None:
         return None
-    own = fact.by == "shell" or (fact.by == "router" and prefix.port is None)  # no child speaks as its router
+    own = fact.by in ("shell", "ollama") or (
+        fact.by == "router" and prefix.port is None
+    )  # no child speaks as its router
     trust = Trust.SERVER if own else Trust.CLIENT
     return Found(fact, OUTSIDE, _exit_text(fact, text), trust, prefix, elapsed, prefix.wall)
 
@@ -118,6 +120,8 @@ def _supervisor(body: str, prefix: Prefix, trust: Trust) -> Found | None:
 def _exit_text(fact: ExitFact, text: str) -> str:
     if fact.by == "shell":
         return text.partition("  ")[0]
+    if fact.by == "ollama":
+        return "ollama: its runner has terminated" + (f", signal {fact.signal}" if fact.signal else "")
     if fact.by == "router":
         return " ".join(text.split())  # its function's name is padded
     return text.partition("\n")[0]

@@ -61,6 +61,23 @@ _ROUTER = re.compile(
     r"(?:\w{1,12} {1,16}(?:run|log|operator\(\)|[\w~]{1,12}): )?instance name="
     r"(?P<unit>[^\x00-\x1f=]{1,200}?) exited with status (?P<status>-?\d{1,10})"
 )
+GO_FATAL = 2
+_GO_SIGNALS = {
+    "segmentation fault": signal.SIGSEGV,
+    "aborted": signal.SIGABRT,
+    "bus error": signal.SIGBUS,
+    "illegal instruction": signal.SIGILL,
+    "floating point exception": signal.SIGFPE,
+    "killed": signal.SIGKILL,
+}
+_NT_STATUS = {"0xc0000005": signal.SIGSEGV, "0xc000001d": signal.SIGILL, "0xc0000094": signal.SIGFPE}
+# ollama about the runner it started, in its own structured log
+_OLLAMA = re.compile(
+    r"time=\S{1,40} level=[A-Z]{4,5} source=[\w.]{1,60}:\d{1,6} msg=.{1,200}? "
+    r'error="(?:llama runner|llama-server) process has terminated: '
+    rf"(?:signal: (?P<signal>{'|'.join(_GO_SIGNALS)})(?: \(core dumped\))?"
+    r"|exit status (?:(?P<nt>0x[0-9a-fA-F]{8})|(?P<status>\d{1,3})))(?:[: ].{0,2000})?\"?"
+)
 _DUMPED = re.compile(
     r"Process (?P<pid>\d{1,10}) \((?P<name>.{1,64}?)\) of user \d{1,10}(?: \(.{1,40}\))? "
     r"(?:dumped core|terminated abnormally.{0,80})\.?(?s:.{0,65536})"
@@ -164,4 +181,22 @@ def _shell(body: str) -> ExitFact | None:
     )
 
 
-_PARSERS: tuple[Callable[[str], ExitFact | None], ...] = (_systemd, _docker, _router, _coredump, _shell)
+def _ollama(body: str) -> ExitFact | None:
+    match = _OLLAMA.fullmatch(body)
+    if match is None:
+        return None
+    number = _GO_SIGNALS.get(match["signal"] or "", _NT_STATUS.get((match["nt"] or "").lower()))
+    if number is None and match["status"] in (None, str(GO_FATAL)):
+        return None  # the Go runtime leaves with 2 after any fatal signal: it names none
+    code = int(match["status"]) if match["status"] else None
+    return ExitFact(by="ollama", signal=int(number) if number else None, code=code)
+
+
+_PARSERS: tuple[Callable[[str], ExitFact | None], ...] = (
+    _systemd,
+    _docker,
+    _router,
+    _coredump,
+    _shell,
+    _ollama,
+)

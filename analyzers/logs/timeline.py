@@ -160,6 +160,8 @@ def _launched(state: SleepTimeline, item: Evidence, fact: LogFact) -> SleepTimel
     if state.phase in ("waking", "first-request-after-wake"):
         since = state.tasks_since_wake + 1
         return replace(state, phase="first-request-after-wake", tasks_since_wake=since, reload_finished=True)
+    if state.phase == "awake" and state.woke:
+        return replace(state, tasks_since_wake=state.tasks_since_wake + 1)
     return state
 
 

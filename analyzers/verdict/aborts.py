@@ -15,6 +15,7 @@ SIGABRT, SIGSEGV = int(signal.SIGABRT), int(signal.SIGSEGV)
 D8_TEXTS = (("max_blocks_per_sm > 0",), ("invalid argument", "MUL_MAT"))
 OVERTAKEN_LINES = 2  # one task's launch and end can still be queued when the text is written
 ORDER = ("wake-reload", "gpu-oom", "cuda", "ggml-assert", "exception", "ggml-abort", "terminate", "alloc")
+RETRIED = ("gpu-oom", "alloc")  # a load that fails for room is tried again with smaller buffers
 FATAL_TEXTS = ("wake-reload", "ggml-assert", "ggml-abort", "exception", "terminate")
 CLASS_OF = {
     "gpu-oom": ("GPU-OOM", "gpu"),
@@ -25,11 +26,13 @@ CLASS_OF = {
     "terminate": ("ABRT-EXCEPTION", "server"),
     "alloc": ("ABRT-EXCEPTION", "memory"),
 }
+NO_MEMORY = "std::bad_alloc"
 TEXT_ASK = Ask(
     "the last lines the server printed",
     "an assertion and an abort by design look the same in a stack; the text tells them apart",
     "journalctl -u UNIT -n 200 -o export > server.export",
 )
+UNOPENED = "failed to open GGUF file"
 FILE_TROUBLE = ("missing", "replaced", "cut", "unreadable")
 
 
@@ -85,13 +88,24 @@ def aborted(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     if ending.alive or ending.code == 0 or ending.supervisor == "watchdog":
         return None
     text = _last_words(case)
-    first_process = text is not None and text.fact.shape in FATAL_TEXTS and _as_pid_one(case, ending)
+    if text is not None and text.fact.shape == "alloc" and ending.signal is None:
+        return None  # a failed allocation is an error to the server, which exits or tries again
+    printed = _printed_its_abort(case)
+    fatal = printed or (text is not None and text.fact.shape in FATAL_TEXTS)
+    first_process = fatal and _as_pid_one(case, ending)
     if ending.signal not in (None, SIGABRT) and not first_process:
         return None
     if text is not None:
         make = _wake_reload if text.fact.shape == "wake-reload" else _plain
         return make(case, ending, story, text)
-    return _from_stack(case, ending, story) if ending.signal == SIGABRT else None
+    return _from_stack(case, ending, story) if ending.signal == SIGABRT or printed else None
+
+
+def _printed_its_abort(case: Case) -> bool:
+    """The process printed the stack of its own abort; a debugger that somebody ran is no sign of one."""
+    crash = case.crash
+    own = crash is not None and crash.stack.rung == "self-trace" and not crash.forgeable
+    return crash is not None and own and (crash.aborts or crash.exception)
 
 
 def _last_words(case: Case) -> Seen[AbortFact] | None:
@@ -104,12 +118,15 @@ def _last_words(case: Case) -> Seen[AbortFact] | None:
 def _outlived(case: Case, text: Seen[AbortFact]) -> bool:
     """Work went on after it. Abort text overtakes queued log lines, so one task more does not count."""
     at = case.position(text.id)
+    if text.fact.shape in RETRIED and any(case.position(s.id) > at for s in case.events("listening")):
+        return True
     later = [seen for seen in case.events("task-launched", "task-done") if case.position(seen.id) > at]
     return len(later) > OVERTAKEN_LINES
 
 
 def _plain(case: Case, ending: Ending, story: SleepStory, text: Seen[AbortFact]) -> Finding:
     class_, cause = CLASS_OF[text.fact.shape]
+    cause = "memory" if NO_MEMORY in (text.fact.message, _said(case, text)) else cause
     crash = case.crash
     lost = _lost_cuda_state(story, text)
     return Finding(
@@ -145,7 +162,7 @@ def _said(case: Case, text: Seen[AbortFact]) -> str:
 
 
 _SUMMARIES = {
-    "GPU-OOM": "Device memory ran out and the server aborted.",
+    "GPU-OOM": "Device memory ran out, and that ended the server.",
     "GPU-RUNTIME": "A GPU runtime call failed and the server aborted.",
     "ABRT-ASSERT": "A check inside ggml failed and the server aborted.",
     "ABRT-ABORT": "The server aborted by design.",
@@ -157,9 +174,10 @@ def _wake_reload(case: Case, ending: Ending, story: SleepStory, text: Seen[Abort
     files = [seen for seen in case.model_files if seen.fact.state in FILE_TROUBLE]
     alloc = [seen for seen in case.aborts if seen.fact.shape in ("gpu-oom", "alloc")]
     failed = [seen for seen in case.events("load-failed") if not seen.forgeable]
-    cause = "model-file" if files else "memory" if alloc else "wake"
+    unopened = [seen for seen in failed if UNOPENED in seen.evidence.text]
+    cause = "model-file" if files or unopened else "memory" if alloc else "wake"
     why = {
-        "model-file": f"the model file is {files[0].fact.state}" if files else "",
+        "model-file": f"the model file is {files[0].fact.state}" if files else "the file could not be opened",
         "memory": "an allocation failed during the reload",
         "wake": "nothing here says why the reload failed",
     }[cause]
@@ -181,7 +199,7 @@ def _wake_reload(case: Case, ending: Ending, story: SleepStory, text: Seen[Abort
             dict.fromkeys((*((text.id,) if text else ()), *ending.witnesses, *witnesses, *story.witnesses))
         ),
         asks=()
-        if files or alloc
+        if files or unopened or alloc
         else (
             Ask(
                 "the state of the model file and of memory at the wake",

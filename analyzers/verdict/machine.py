@@ -44,7 +44,10 @@ def _broken(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     # Panic and lock-up take everything along: the server's own end is then not on record.
     silent = not ending.known and not ending.alive
     fatal = [r for r in reports if r.fact.shape in ENDS_ALL and silent and not _outlived(case, r.evidence)]
-    chosen = (near if ending.known else []) or fatal
+    # Without a time of the end its signal must do: this line says that the kernel sends it.
+    undated = [r for r in reports if r.fact.shape == "memory-corruption" and not deaths]
+    sent = undated if ending.signal == SIGBUS else []
+    chosen = (near if ending.known else []) or sent or fatal
     if not chosen:
         return None
     own = chosen[0].fact.shape == "memory-corruption" and ending.signal == SIGBUS

@@ -256,27 +256,35 @@ START_CAUSES = {
     "load-failed": ("model-file", "the model could not be loaded"),
     "bind-failed": ("configuration", "the server could not listen on its port"),
     "context-failed": ("memory", "the context could not be made"),
+    "bad-argument": ("configuration", "an argument was refused"),
 }
 
 
+GAVE_UP = "exiting due to"  # what the server prints right before it returns its error status
+
+
 def exit_error(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
-    """An error status, before or after the server was ready."""
-    if ending.signal is not None or ending.code in (None, 0):
-        return None
+    """An error status, before or after the server was ready; or its own word that it leaves before that."""
     failed = [seen for seen in case.events(*START_CAUSES) if not seen.forgeable]
+    said = any(GAVE_UP in seen.evidence.text for seen in failed) and not (story.started or ending.alive)
+    if ending.signal is not None or ending.code == 0 or (ending.code is None and not said):
+        return None
     cause, why = START_CAUSES[failed[0].fact.event] if failed else ("unknown", "")
+    room = [seen for seen in case.aborts if seen.fact.shape == "alloc" and not seen.forgeable]
+    if room and cause == "model-file":
+        cause, why = "memory", "the memory for the model could not be had"
     start = not story.started or cause == "configuration"
     return Finding(
         "START-FAIL" if start else "EXIT-ERROR",
         cause,
         "loading" if start else story.phase,
-        "strong" if (start and failed) else "weak",
+        "strong" if (start and failed and ending.code is not None) else "weak",
         "The server never became ready." if start else "The server ended itself with an error status.",
         reasons=(
-            f"exit status {ending.code}",
+            f"exit status {ending.code}" if ending.code is not None else "the server printed that it exits",
             why or ("the log shows no listening line" if start else "the server had been ready"),
         ),
-        witnesses=(*ending.witnesses, *ids_of(failed)),
+        witnesses=(*ending.witnesses, *ids_of(failed, room)),
         asks=() if failed else (LOG_ASK,),
     )
 

@@ -15,12 +15,13 @@ from collector.sources.procfs import GoneError, Process
 
 _POLLFD = struct.Struct("=ihh")
 _MAX_THREADS = 4096
+_ALL_EVENTS = 1 << 14  # beyond POLLRDHUP, the highest of poll(2)
 _MAX_POLLED = 16  # an HTTP thread polls one socket; longer lists belong to other code
 
 # Numbers of the calls by which a thread waits for input: arch/x86/entry/syscalls/syscall_64.tbl and
 # include/uapi/asm-generic/unistd.h.
 _CALLS: Mapping[str, Mapping[int, str]] = {
-    "x86_64": {0: "read", 45: "read", 47: "read", 7: "poll", 271: "ppoll"},
+    "x86_64": {0: "read", 45: "read", 47: "read", 7: "poll", 271: "ppoll", 219: "restarted"},
     "aarch64": {63: "read", 207: "read", 212: "read", 73: "ppoll"},
 }
 
@@ -76,6 +77,14 @@ def waited_for(kind: str | None, arguments: list[int], process: Process) -> Iter
         rows = process.memory(arguments[0], size)
         for number, _, _ in _POLLFD.iter_unpack(rows[: len(rows) // _POLLFD.size * _POLLFD.size]):
             yield number
+    elif kind == "restarted" and 0 < arguments[1] <= _MAX_POLLED:
+        # A poll that a snapshot or a signal stopped goes on as restart_syscall, its registers untouched. So do
+        # sleeps and timed futexes, whose words make no row of poll(2).
+        rows = process.memory(arguments[0], _POLLFD.size * arguments[1])
+        if len(rows) == _POLLFD.size * arguments[1]:
+            asked = list(_POLLFD.iter_unpack(rows))
+            sound = all(0 < events < _ALL_EVENTS and not told for _, events, told in asked)
+            yield from (number for number, _, _ in asked if sound)
 
 
 def _inode(process: Process, number: str) -> int | None:

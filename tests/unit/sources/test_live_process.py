@@ -235,4 +235,9 @@ def test_a_mere_look_and_an_unknown_machine_are_no_wait() -> None:
         assert list(waited_for("poll", [address, 2, 0], mine)) == []
         assert list(waited_for("poll", [8, 1, 1000], mine)) == []  # unreadable memory
         assert list(waited_for(None, [1, 2, 3], mine)) == []
+        assert list(waited_for("restarted", [address, 2, 1000], mine)) == [7, 9]  # a poll after a snapshot
+        assert list(waited_for("restarted", [address, 0x189, 0], mine)) == []  # a futex after one
+        assert list(waited_for("restarted", [8, 1, 1000], mine)) == []
+        rows[1] = 0  # asks for nothing: no row of poll
+        assert list(waited_for("restarted", [address, 2, 1000], mine)) == []
     assert sockets_being_read(os.getpid(), machine="vax") is None

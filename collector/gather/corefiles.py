@@ -44,7 +44,7 @@ APPORT_KEEPS = (
 
 @dataclass(frozen=True)
 class Kept:
-    """A file that may be a core. ``wall`` (Unix seconds): when it was written; ``pid`` where its name tells."""
+    """A file that may be a core. ``wall``: Unix seconds when it was written; ``pid`` by its name."""
 
     path: Path
     wall: float

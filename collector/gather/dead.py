@@ -10,6 +10,7 @@ from analyzers.contracts.evidence import Incarnation
 from analyzers.contracts.report import Process
 from analyzers.errors import UserError
 from analyzers.logs.entries import Entry
+from analyzers.logs.kernel import parse_kernel_body
 from analyzers.privacy.redact import Redactor
 from collector.gather import logs, machine, units
 from collector.gather.deaths import SESSIONS, Death, Places
@@ -135,8 +136,10 @@ def _kernel(haul: Haul, places: Places, death: Death) -> None:
     add_kernel_ring(haul, places, death.wall, boot)
 
 
-def add_kernel_ring(haul: Haul, places: Places, wall: float, boot: str | None = None) -> None:
-    """Lines of the kernel's ring around a moment of this boot."""
+def add_kernel_ring(
+    haul: Haul, places: Places, wall: float, boot: str | None = None, tids: frozenset[int] | None = None
+) -> None:
+    """Lines of the kernel's ring around a moment of this boot; with ``tids``, no faults of other threads."""
     here = (boot_id() or "").replace("-", "")
     if not places.kernel or (boot is not None and boot != here):
         haul.gap(
@@ -146,9 +149,17 @@ def add_kernel_ring(haul: Haul, places: Places, wall: float, boot: str | None = 
     offset = time.time() - time.monotonic()
     read = read_kernel_lines(wall - KERNEL_BEFORE - offset)
     haul.missed(read.gaps)
-    lines = tuple(line for line in read.lines if line.mono + offset <= wall + AFTER_DEATH)
+    lines = [line for line in read.lines if line.mono + offset <= wall + AFTER_DEATH]
+    if tids is not None:
+        lines = [line for line in lines if not _of_others(line.text, tids)]
     if lines:
-        haul.add("kernel.txt", as_dmesg(lines).encode(), "kernel-log")
+        haul.add("kernel.txt", as_dmesg(tuple(lines)).encode(), "kernel-log")
+
+
+def _of_others(text: str, tids: frozenset[int]) -> bool:
+    """A line about another process's end says nothing of a server that lives."""
+    fact = parse_kernel_body(text)
+    return fact is not None and fact.tid is not None and fact.tid not in tids
 
 
 def _settings(haul: Haul, death: Death, unit: units.Unit | None) -> None:

@@ -125,19 +125,27 @@ def _logs(haul: Haul, places: Places, server: Server, unit: units.Unit | None) -
     data, kind = logs.open_log(server.pid)
     if data:
         haul.add("server.log", data)
-        add_kernel_ring(haul, places, time.time())
+        add_kernel_ring(haul, places, time.time(), tids=_threads(server))
         return data
     age = time.monotonic() - (server.incarnation.start_time or 0.0)
     since = time.time() - age - BEFORE_LIFE
     cut = places.journal.slice(list(matches_of(unit.name if unit else None, server.pid)), since=since)
     haul.missed(cut.gaps)
-    add_kernel_ring(haul, places, time.time())
+    add_kernel_ring(haul, places, time.time(), tids=_threads(server))
     if cut.data:
         haul.add("journal.export", cut.data, "journal-export")
         return b"\n".join(entry.fields.get("MESSAGE", b"") for entry in islice(cut.entries(), 500))
     why = f"its output goes to a {kind}, whose past cannot be read"
     haul.gap("the server's log", why, LOG_COMMANDS.get(kind, "the terminal it runs in"))
     return b""
+
+
+def _threads(server: Server) -> frozenset[int]:
+    try:
+        with LiveProcess(server.pid) as process:
+            return frozenset(int(name) for name in process.names("task"))
+    except (GoneError, PermissionError):
+        return frozenset({server.pid})
 
 
 def _build(haul: Haul, server: Server, log: bytes) -> tuple[Recognised, str | None]:

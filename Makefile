@@ -40,6 +40,7 @@ schema:
 	@deploy/setup.sh test
 	$(VENV)/python -c "import json; from analyzers.contracts.report import json_schema; print(json.dumps(json_schema(), indent=2))" > docs/report.schema.json
 	$(VENV)/python -c "import json; from analyzers.contracts.trials import json_schema; print(json.dumps(json_schema(), indent=2))" > docs/trials.schema.json
+	$(VENV)/python -c "import json; from analyzers.contracts.routes import json_schema; print(json.dumps(json_schema(), indent=2))" > docs/routes.schema.json
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -17,9 +17,9 @@ from collector.lab.verify.directed.requests import request_for, two_words
 from collector.lab.verify.judge import oom_kills, settled
 from collector.lab.verify.session import Bench
 
-# Fresh servers for one trial. Held points were met at the first in 80 of 80. A reload puts the model where it
-# was before the sleep in one of eight, and a right token count then says nothing: six in a row are 4 in 10^6.
-TRIES = 6
+# Fresh servers for one trial. Held points were met at the first in 80 of 80. A reload that puts the model where
+# it was before the sleep says nothing; with the allocator as ServerSpec.poisoned sets it none of 36 did.
+TRIES = 3
 
 
 @dataclass(frozen=True)

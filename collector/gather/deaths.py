@@ -113,7 +113,7 @@ def _boot(journal: Journal, text: str | None) -> str | None:
     """The id of a boot that was named by its offset."""
     if text is None or len(text) == 32:
         return text
-    if text in ("0", "-0"):
+    if text in ("0", "-0") and journal.folder is None:
         return (boot_id() or "").replace("-", "") or None
     known = dict(journal.boots())
     if int(text) not in known:
@@ -334,7 +334,7 @@ def _same(one: Death, other: Death) -> bool:
 
 
 def _both(known: Death, more: Death) -> Death:
-    by = known.by if more.by in known.by else f"{known.by}, {more.by}"
+    by = known.by if more.by in known.by.split(", ") else f"{known.by}, {more.by}"
     kept = {
         name: getattr(known, name) if getattr(known, name) is not None else getattr(more, name)
         for name in ("pid", "tid", "boot_id", "unit", "name", "signal", "core")

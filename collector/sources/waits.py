@@ -78,8 +78,8 @@ def waited_for(kind: str | None, arguments: list[int], process: Process) -> Iter
         for number, _, _ in _POLLFD.iter_unpack(rows[: len(rows) // _POLLFD.size * _POLLFD.size]):
             yield number
     elif kind == "restarted" and 0 < arguments[1] <= _MAX_POLLED:
-        # A poll that a snapshot or a signal stopped goes on as restart_syscall, its registers untouched. So do
-        # sleeps and timed futexes, whose words make no row of poll(2).
+        # A poll that a snapshot or a signal stopped goes on as restart_syscall, its registers untouched. So
+        # do sleeps and timed futexes, whose words make no row of poll(2).
         rows = process.memory(arguments[0], _POLLFD.size * arguments[1])
         if len(rows) == _POLLFD.size * arguments[1]:
             asked = list(_POLLFD.iter_unpack(rows))

@@ -17,6 +17,8 @@ _PREFIXES = tuple(
         r"\s*(?:[>|] ?)+",  # mail and Markdown quotes
         # journald and syslog: month (localised), day, time, host, program[pid]
         r"[^\W\d]{1,5}\.?\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s\S+\s[^\s:\[]+(?:\[\d+\])?:\s?",
+        # journalctl -o short-full: weekday (localised), date, time, zone; host and program follow
+        r"[^\W\d_]{1,12}\.?\s\d{4}-\d\d-\d\d\s\d\d:\d\d:\d\d(?:\.\d+)?\s(?:[A-Z]{2,6}|[+-]\d{2,4})\s",
         r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\s(?:std(?:out|err)\s[FP]\s)?",
         r"[\w.-]+\s+\| ?",  # docker compose
         r"\S+\s[^\s:\[]+\[\d+\]:\s?",  # journalctl -o with-unit, short

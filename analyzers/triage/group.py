@@ -83,7 +83,7 @@ def _not_believed(material: Material) -> list[Gap]:
 
 def _from_anchor(material: Material) -> _Open:
     return _Open(
-        who=Incarnation(pid=material.process.pid),
+        who=Incarnation(pid=material.process.pid, boot_id=material.process.boot_id),
         tids=material.tids,
         evidence=list(material.evidence),
         gaps=list(material.gaps),

@@ -116,7 +116,8 @@ def _servers(rows: list[Row], name: str) -> tuple[list[Row], list[Gap]]:
     if named:
         ports = {row.port for row in named if row.listening}
         own = [row for row in live if row in named and (not ports or row.port in ports)]
-        return [row for row in own if ports or _is_server_end(row)], []
+        own = [row for row in own if ports or _is_server_end(row)]
+        return own, [] if own else [_nobody(name)]
     ports = {row.port for row in rows if row.listening} or {row.port for row in live if _is_server_end(row)}
     if len(ports) == 1:
         return [row for row in live if row.port in ports], []

@@ -109,3 +109,26 @@ def test_the_line_for_the_terminal():
 
 def test_time_until_shown_needs_a_showing():
     assert seconds_to_show("D2", [trial("D2", ANSWERED)]) is None
+
+
+def test_a_reader_is_never_sound_where_freed_memory_was_not_poisoned():
+    """An affected b11063 answered every unpoisoned token count rightly."""
+    # GIVEN clean trials of all three defects
+    clean = [trial(defect, ANSWERED) for defect in ("D1", "D2", "D3") for _ in range(20)]
+    # WHEN nothing was poisoned
+    found = {each.defect: each for each in conclude(clean, ("D1", "D2", "D3"), 20, unpoisoned=True)}
+    # THEN only the hang, which reads nothing, is called absent
+    assert [found[name].conclusion for name in ("D1", "D2", "D3")] == [INCONCLUSIVE, INCONCLUSIVE, SOUND]
+    assert "freed memory was left as it is" in found["D1"].because
+    assert found["D1"].upper_bound is None
+    assert all(each.conclusion == SOUND for each in conclude(clean, ("D1", "D2", "D3"), 20))
+
+
+def test_what_was_shown_stays_shown_without_poison():
+    (finding,) = conclude([CRASH, trial("D2", ANSWERED)], ("D2",), 2, unpoisoned=True)
+    assert finding.conclusion == AFFECTED
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, INCONCLUSIVE), (4, INCONCLUSIVE), (5, SOUND)])
+def test_fewer_than_five_clean_trials_call_nothing_sound(count, expected):
+    assert only([trial("D2", ANSWERED)] * count, "D2", count).conclusion == expected

@@ -52,7 +52,7 @@ def pinned(
     finished = run(
         "pinned",
         partial(carry_out, choice=choice),
-        partial(conclude, defects=choice.defects, planned=choice.trials),
+        partial(conclude, defects=choice.defects, planned=choice.trials, unpoisoned=unpoisoned),
         Wanted(version, server_bin, build, fix, asan, model),
         options.Outputs(json, junit, reproducer, output, update_catalogue),
         seed=seed,

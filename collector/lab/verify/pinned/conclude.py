@@ -5,19 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from analyzers.contracts.trials import BAD, Finding, Trial
-from collector.lab.verify.findings import conclude_all, counts, shows
+from analyzers.contracts.trials import BAD, SOUND, Finding, Trial
+from collector.lab.verify.findings import CRASHING, conclude_all, counts, shows, unfinished
 from collector.lab.verify.pinned.placement import placement
 
 # A clean result needs most of the trials that were asked for: one that misses its window now and then is
 # the machine's jitter, many that do are a subject that was not tested.
 ENOUGH_SHARE = 0.75
+# However few are asked for: one clean trial leaves a rate of 95 % possible, five leave 45 %.
+FEWEST = 5
+# The same token count to a sleeping b11063 was answered rightly 4 times of 4 when nothing was poisoned.
+UNPOISONED = "freed memory was left as it is, so that a right answer may have been read from it"
 
 
-def conclude(trials: Sequence[Trial], defects: Sequence[str], planned: int) -> list[Finding]:
-    """One finding for each asked defect, and for any other that was met. ``planned``: trials per defect."""
-    enough = max(1, ceil(planned * ENOUGH_SHARE))
-    return [_placed(finding, trials) for finding in conclude_all(trials, defects, enough)]
+def conclude(
+    trials: Sequence[Trial], defects: Sequence[str], planned: int, *, unpoisoned: bool = False
+) -> list[Finding]:
+    """One finding for each asked defect, and for any other that was met. ``planned``: trials per defect.
+
+    Nothing that reads freed memory is called sound where that memory was not poisoned.
+    """
+    enough = max(FEWEST, ceil(planned * ENOUGH_SHARE))
+    placed = [_placed(finding, trials) for finding in conclude_all(trials, defects, enough)]
+    return [_without_poison(finding) for finding in placed] if unpoisoned else placed
+
+
+def _without_poison(finding: Finding) -> Finding:
+    clean = finding.conclusion == SOUND and finding.defect in CRASHING
+    return unfinished([finding], UNPOISONED)[0] if clean else finding
 
 
 def _placed(finding: Finding, trials: Sequence[Trial]) -> Finding:

@@ -152,6 +152,7 @@ def stripped(tmp_path: Path) -> Path:
     return copy
 
 
+@pytest.mark.full
 def test_without_symbols_pinned_works_and_names_nothing_it_cannot_see(tmp_path: Path, stripped: Path) -> None:
     """D3 shows itself from outside; the core of a D1 crash without symbols could be anything."""
     arguments = ("pinned", "--trials", "3", "--until-shown", "--server-bin", str(stripped), "--json", "-")

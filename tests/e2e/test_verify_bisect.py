@@ -75,7 +75,7 @@ def test_bisect_finds_the_first_affected_commit(tmp_path: Path) -> None:
     script = script_for(history, tmp_path)
     # WHEN bisected with the documented script
     git(history, "bisect", "start", "HEAD", "HEAD~3")
-    said = git(history, "bisect", "run", str(script), "D1")
+    said = git(history, "bisect", "run", str(script), "--defect", "D1", "--trials", "6")
     # THEN it is the right one
     assert "is the first bad commit" in said, said
     assert "brings D1 in" in said.partition("is the first bad commit")[2], said
@@ -96,7 +96,7 @@ def test_the_script_lets_nothing_but_a_verdict_judge(tmp_path: Path, status: int
     environment = {"PATH": f"{fake.parent}:/usr/bin:/bin"}
     script = script_for(tmp_path, tmp_path)
     # WHEN the documented script runs
-    done = subprocess.run([script, "D1"], cwd=tmp_path, env=environment, timeout=30, check=False)
+    done = subprocess.run([script, "--defect", "D1"], cwd=tmp_path, env=environment, timeout=30, check=False)
     # THEN git sees good, bad, skip or stop, each for the right reason
     assert done.returncode == expected
 
@@ -109,7 +109,7 @@ def test_a_broken_installation_stops_the_bisection(tmp_path: Path, broken: str) 
     fake.chmod(0o755)
     script = script_for(tmp_path, tmp_path)
     environment = {"PATH": f"{fake.parent}:/usr/bin:/bin"}
-    done = subprocess.run([script, "D1"], cwd=tmp_path, env=environment, timeout=30, check=False)
+    done = subprocess.run([script, "--defect", "D1"], cwd=tmp_path, env=environment, timeout=30, check=False)
     assert done.returncode == 255
 
 
@@ -121,6 +121,11 @@ def test_a_commit_that_does_not_build_is_skipped(tmp_path: Path) -> None:
     script = script_for(tmp_path, tmp_path)
     environment = {"PATH": f"{fake.parent}:/usr/bin:/bin"}
     done = subprocess.run(
-        [script, "D1"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL, timeout=30, check=False
+        [script, "--defect", "D1"],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        timeout=30,
+        check=False,
     )
     assert done.returncode == 125

@@ -72,7 +72,7 @@ def test_d1_is_not_seen_where_it_is_fixed(folder: Path) -> None:
     assert "D1 not seen" in done.stdout
 
 
-@pytest.mark.parametrize("defect", ["D2", "D3"])
+@pytest.mark.parametrize("defect", ["D2", pytest.param("D3", marks=pytest.mark.full)])
 def test_d2_and_d3_are_seen_by_the_same_script(folder: Path, tmp_path: Path, defect: str) -> None:
     script = whole(folder, tmp_path)
     done = ran(script, "--python", str(prepare(WHEELS[FIXED])), "--defect", defect)
@@ -81,6 +81,7 @@ def test_d2_and_d3_are_seen_by_the_same_script(folder: Path, tmp_path: Path, def
     assert defect != "D3" or "GET /slots woke it, and the request was answered" in done.stdout
 
 
+@pytest.mark.full
 def test_a_native_server_is_tested_the_same_way(folder: Path, tmp_path: Path) -> None:
     try:
         build = find_build(Recipe(11368, None, False)) or find_build(Recipe(11138, None, False))

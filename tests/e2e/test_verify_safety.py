@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,8 @@ def test_a_signal_takes_the_servers_down_and_keeps_what_is_finished(
     # GIVEN a run with finished trials and a live server
     kept = tmp_path / "kept"
     with Verifier(tmp_path / "run", *LONG_RUN, "--output", str(kept), "--json", "-") as verifier:
-        assert until(lambda: bool(trials_in(kept))), verifier.err.read_text()
+        assert until(lambda: bool(trials_in(kept)) or verifier.ended), verifier.err.read_text()
+        assert trials_in(kept), verifier.err.read_text()
         server = verifier.a_server()
         # WHEN the signal comes
         os.kill(verifier.process.pid, number)
@@ -44,12 +46,28 @@ def test_a_signal_takes_the_servers_down_and_keeps_what_is_finished(
 def test_a_verifier_that_is_killed_takes_its_server_with_it(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     with Verifier(tmp_path / "run", *LONG_RUN, "--output", str(kept)) as verifier:
-        assert until(lambda: bool(trials_in(kept))), verifier.err.read_text()
+        assert until(lambda: bool(trials_in(kept)) or verifier.ended), verifier.err.read_text()
+        assert trials_in(kept), verifier.err.read_text()
         server = verifier.a_server()
         verifier.process.kill()
         verifier.process.wait()
         assert until(lambda: not alive(server), 30.0)
     assert trials_in(kept)  # every line whole
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+def test_a_verifier_that_is_killed_takes_gdb_and_the_held_server_with_it(tmp_path: Path) -> None:
+    arguments = ("directed", "--version", WHEELS[FIXED], "--defect", "D1", "--trials", "50")
+    with Verifier(tmp_path / "run", *arguments) as verifier:
+        # GIVEN gdb and, below it, the server that it started
+        assert until(lambda: len(verifier.servers()) >= 2 or verifier.ended)
+        family = verifier.servers()
+        assert len(family) >= 2, verifier.err.read_text()
+        # WHEN the verifier is killed
+        verifier.process.kill()
+        verifier.process.wait()
+        # THEN both are gone
+        assert until(lambda: not any(map(alive, family)), 30.0)
 
 
 def test_a_signal_before_the_first_trial_leaves_nothing(tmp_path: Path) -> None:

@@ -47,8 +47,13 @@ class Verifier:
         """PIDs of the servers that live below it."""
         return [pid for pid in descendants(self.process.pid) if is_server(pid)]
 
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
     def a_server(self) -> int:
-        assert until(lambda: bool(self.servers())), f"no server was started: {self.err.read_text()}"
+        assert until(lambda: bool(self.servers()) or self.ended)
+        assert self.servers(), f"no server was started: {self.err.read_text()}"
         return self.servers()[0]
 
     def end(self) -> int:

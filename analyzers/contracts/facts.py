@@ -119,8 +119,8 @@ class LogFact:
 
     ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
     task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
-    bind-failed | context-failed | restart-in-place | device-free (``value`` MiB free on device ``model``) |
-    offloaded (``value`` layers on devices, of ``total``); a router's about its children: child-spawned |
+    bind-failed | context-failed | bad-argument | restart-in-place |
+    device-free (``value`` MiB free on device ``model``) | offloaded (``value`` layers on devices, of ``total``); a router's about its children: child-spawned |
     child-stopping | child-killed | child-called. ``task_id``, ``child_name`` (its model) and ``child_port``
     where the line names them; ``value`` of listening is the port.
     """
@@ -155,7 +155,8 @@ class AbortFact:
 
 @dataclass(frozen=True)
 class ExitFact:
-    """How a process ended. ``by``: waitpid | systemd | docker | router | shell; ``result`` is systemd's."""
+    """How a process ended. ``by``: waitpid | systemd | docker | router | shell | ollama | trace;
+    ``result`` is systemd's."""
 
     KIND: ClassVar[str] = "exit"
     by: str = "waitpid"

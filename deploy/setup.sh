@@ -71,6 +71,13 @@ if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check -c test
     exit 2
 fi
 rm -f "$log"
+# Raw journals are read through systemd-python, which is built here; without its headers their tests are skipped.
+if [ "$goal" = test ] && ! .venv/bin/python -c 'import systemd.journal' 2>/dev/null; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -c tests/constraints.txt \
+        systemd-python >/dev/null 2>&1 ||
+        echo "setup: systemd-python could not be built, so TESTS OF RAW JOURNALS WILL BE SKIPPED; to have them:" \
+            "apt-get install -y --no-install-recommends libsystemd-dev pkg-config python3-dev systemd-journal-remote" >&2
+fi
 echo "$want" >"$mark"
 [ "$goal" = test ] && echo "$want" >.venv/.ready-demo
 exit 0

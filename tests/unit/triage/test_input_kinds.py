@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,9 +10,16 @@ import pytest
 
 from analyzers.logs.prefix import strip
 from analyzers.logs.recognise import form_of, recognise
-from analyzers.triage.readers.looks import text_kind
+from analyzers.triage.inputs import UNUSED
+from analyzers.triage.readers.looks import _BY_BYTES, _BY_LINES, _WRAPPERS, text_kind
 from analyzers.triage.run import Options, triage
 
+KINDS = {
+    *(kind for _, kind in (*_BY_BYTES, *_BY_LINES)),
+    *_WRAPPERS.values(),
+    *("core", "bundle", "folder", "archive", "journal", "server-log", "kernel-log", "stack-trace", "issue"),
+    UNUSED,
+}
 SLEEP = "2.00.004.097 I que    start_loop: entering sleeping state"
 KERNEL = "llama-server[42]: segfault at 172 ip 0000000000000172 sp 00007ffe00000000 error 14"
 JOURNAL = {
@@ -109,6 +117,13 @@ def test_a_journal_without_entries_is_undecided_and_says_so(tmp_path: Path) -> N
         report = triage([path], Options(fast=True), stack).report
     assert report.verdict.class_ == "UNDETERMINED"
     assert any(gap.what == "anything telling in empty.txt" for gap in report.gaps)
+
+
+def test_every_kind_is_in_the_command_line_reference() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z-]+`(?:, `[a-z-]+`)*) \|", text, flags=re.MULTILINE)
+    named = {name.strip("`") for row in rows for name in row.split(", ")}
+    assert {kind for kind in KINDS if kind not in named} == set()
 
 
 LOOK_ALIKES = {

@@ -120,7 +120,8 @@ class LogFact:
     ``event``: init | build-info | loading | loaded | listening | enter-sleep | exit-sleep | task-launched |
     task-done | task-cancelled | request | slots-idle | stopping | cleaning-up | settings | load-failed |
     bind-failed | context-failed | bad-argument | restart-in-place |
-    device-free (``value`` MiB free on device ``model``) | offloaded (``value`` layers on devices, of ``total``); a router's about its children: child-spawned |
+    device-free (``value`` MiB free on device ``model``) |
+    offloaded (``value`` layers on devices, of ``total``); a router's about its children: child-spawned |
     child-stopping | child-killed | child-called. ``task_id``, ``child_name`` (its model) and ``child_port``
     where the line names them; ``value`` of listening is the port.
     """

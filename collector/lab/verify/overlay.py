@@ -74,9 +74,16 @@ def witnesses_of(run: TrialRun) -> Iterator[LocalWitness]:
     """The findings of a finished run that say something, as entries of the overlay."""
     if run.interrupted or not (run.subject.build_id or _stock(run)):
         return
+    known = {defect.id for defect in catalogue().defects}
     for finding in run.findings:
-        if finding.conclusion in STATUS and finding.reached > 0:
+        if finding.defect in known and _says(finding):
             yield _witness(run, finding)
+
+
+def _says(finding: Finding) -> bool:
+    """Of a survey's own questions (is every answer right?) a catalogue of defects knows nothing."""
+    bounded = finding.conclusion == AFFECTED or finding.upper_bound is not None
+    return finding.conclusion in STATUS and finding.reached > 0 and bounded
 
 
 def _witness(run: TrialRun, finding: Finding) -> LocalWitness:

@@ -18,11 +18,12 @@ from collector.lab.verify.identity import identify_hosted, identify_native
 Say = Callable[[str], None]
 GGUF_MAGIC = b"GGUF"
 # What a server that does not come up says, and what that means. Shapes: b11368's and b11549's own words.
+NO_SLEEP_MODE = re.compile(
+    r"invalid argument: --sleep-idle-seconds|does not know the parameter .*sleep_idle_seconds"
+)
 FAILED_STARTS = (
     (
-        re.compile(
-            r"invalid argument: --sleep-idle-seconds|does not know the parameter .*sleep_idle_seconds"
-        ),
+        NO_SLEEP_MODE,
         "this server has no sleep mode (it refuses --sleep-idle-seconds)",
         "give a build that has one; upstream added it in December 2025",
     ),

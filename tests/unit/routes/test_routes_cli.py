@@ -226,3 +226,35 @@ def test_a_key_is_read_without_its_line_end(tmp_path):
 
     assert cli._api_key(path) == "letmein"
     assert cli._api_key(None) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        ([{"promise": "kept"}, {"promise": "none"}], EXIT_SOUND),
+        ([{"promise": "kept"}, {"promise": "broken"}], EXIT_DEFECT),
+        # the server went away in the middle: it may have died of the very call that was asked
+        ([{"promise": "kept"}, {"outcome": "inconclusive", "reached": False}], EXIT_INCONCLUSIVE),
+        ([{"promise": "none"}], EXIT_INCONCLUSIVE),
+        ([], EXIT_INCONCLUSIVE),
+    ],
+)
+def test_a_running_server_is_only_good_where_it_was_seen_to_be(seen, status):
+    assert cli.foreign_status([trial(**each) for each in seen]) == status
+
+
+def test_an_interrupted_look_at_a_running_server_keeps_what_it_saw(monkeypatch, tmp_path):
+    # GIVEN Ctrl-C after the first answer
+    def survey(*_):
+        yield trial(promise="kept", wakes=False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.foreign, "find", lambda *_: cli.foreign.Found(11549, "b11549", True))
+    monkeypatch.setattr(cli.foreign, "survey", survey)
+    # WHEN
+    status = cli.routes(target="http://127.0.0.1:1", touch_host="127.0.0.1", json=str(tmp_path / "m.json"))
+    # THEN
+    assert status == EXIT_INTERRUPTED
+    (built,) = read(tmp_path / "m.json").builds
+    assert built.interrupted
+    assert len(built.rows) == 1

@@ -106,3 +106,24 @@ def test_absent_routes_count_for_nothing():
 
     assert {each.conclusion for each in conclude(trials)} == {INCONCLUSIVE}
     assert {each.trials for each in conclude(trials)} == {0}
+
+
+def test_requests_that_were_never_answered_leave_nothing_sound():
+    """A server that hangs awake answers nothing wrongly either."""
+    # GIVEN requests that met their state and got no answer
+    hung = [trial(INCONCLUSIVE, "none") for _ in range(10)]
+
+    findings = conclude(hung)
+
+    assert {each.conclusion for each in findings} == {INCONCLUSIVE}
+    assert exit_status(findings) == EXIT_INCONCLUSIVE
+
+
+def test_one_request_that_met_its_state_and_was_never_answered_leaves_the_answers_open():
+    hung = trial(INCONCLUSIVE, "none", route="POST /tokenize", state="waking")
+    missed = trial(INCONCLUSIVE, "none", reached=False)
+
+    assert found([trial()] * 99 + [missed])[ANSWERS].conclusion == SOUND
+    finding = found([trial()] * 99 + [hung])[ANSWERS]
+    assert finding.conclusion == INCONCLUSIVE
+    assert finding.because == "never answered: POST /tokenize waking"

@@ -30,11 +30,14 @@ def answer(body=None, status=200, seconds=0.1):
 
 @dataclass
 class Pending:
+    """``late``: the answer that comes once the server was woken."""
+
     request: Request
     answer: Answer | None = None
+    late: Answer | None = None
 
     def wait(self, timeout):
-        return self.answer
+        return self.answer or self.late
 
 
 @dataclass
@@ -98,8 +101,8 @@ def bench(server, monkeypatch):
     return made
 
 
-def shot(route, given, reached=True, woken=0, **more):
-    return Shot(Pending(route.request(), given), reached, woken, "missed it", **more)
+def shot(route, given, reached=True, woken=0, late=None, **more):
+    return Shot(Pending(route.request(), given, late), reached, woken, "missed it", **more)
 
 
 def judged_as(monkeypatch, defect):
@@ -220,14 +223,26 @@ def test_a_crash_outside_its_state_is_not_counted(bench, server, monkeypatch):
 def test_a_request_that_waits_on_a_sleeping_server_is_stranded_and_released(bench, server, monkeypatch):
     seen = judged_as(monkeypatch, None)
     server.sleeping = True
-    bench.shoot("unloading", shot(COMPLETION, None))
+    bench.shoot("unloading", shot(COMPLETION, None, late=answer()))
 
     trial = bench.attempt(COMPLETION, "unloading")
 
     assert (trial.outcome, trial.promise) == ("stranded", "broken")
     assert seen[0].outcome == "hang"
     assert server.sent == ["/slots"]
-    assert trial.notes[-1] == "a waking call did not release it"
+    assert trial.notes[-1] == "released by a waking call"
+
+
+def test_a_hang_that_waking_does_not_end_is_no_stranded_request(bench, server, monkeypatch):
+    judged_as(monkeypatch, "D3")
+    server.sleeping = True
+    bench.shoot("unloading", shot(COMPLETION, None))
+
+    trial = bench.attempt(COMPLETION, "unloading")
+
+    assert (trial.outcome, trial.reached, trial.defect) == ("inconclusive", False, None)
+    assert (trial.promise, trial.judgement) == ("none", None)
+    assert "did not release it" in trial.notes[0]
 
 
 def test_no_answer_from_an_awake_server_is_inconclusive(bench, server):
@@ -239,7 +254,7 @@ def test_no_answer_from_an_awake_server_is_inconclusive(bench, server):
 def test_the_completion_beside_it_can_be_what_goes_wrong(bench, server, monkeypatch):
     judged_as(monkeypatch, "D3")
     server.sleeping = True
-    other = Pending(COMPLETION.request(), None)
+    other = Pending(COMPLETION.request(), None, late=answer())
     bench.shoot("two-wakers", shot(HEALTH, answer({"status": "ok"}), other=other))
 
     trial = bench.attempt(HEALTH, "two-wakers")

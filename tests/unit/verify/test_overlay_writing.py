@@ -204,3 +204,13 @@ def test_any_text_of_a_subject_is_read_back(tmp_path_factory: pytest.TempPathFac
         assert witness.how.isprintable()
         assert witness.routes
         assert known_defects().notes == ()
+
+
+def test_a_survey_adds_its_defects_and_not_its_own_questions(home: Path) -> None:
+    # GIVEN the findings of verify routes: a defect, and two answers to questions of the survey
+    quiet = {"shown": 0, "reached": 235, "trials": 235, "upper_bound": None}
+    findings = (finding("D1"), finding("ANSWERS", "sound", **quiet), finding("PROMISE", "affected"))
+    # WHEN they are remembered
+    update_overlay(run(*findings, subject=OURS, method="routes"))
+    # THEN the overlay can be read, and knows the defect alone
+    assert [(each.defect, each.status) for each in read_overlay(home)] == [("D1", "affected")]

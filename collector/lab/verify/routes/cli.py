@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from analyzers.contracts.routes import BROKEN, STATES, RouteBuild, RouteMatrix, matrix_json
+from analyzers.contracts.routes import BROKEN, KEPT, STATES, RouteBuild, RouteMatrix, RouteTrial, matrix_json
 from analyzers.contracts.trials import EXIT_DEFECT, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_SOUND, TrialRun
 from analyzers.errors import UserError
 from analyzers.render.matrix import matrix_svg, print_matrix
@@ -235,14 +235,28 @@ def _foreign(
     found = foreign.find(target, ask)
     voice = _voice(choice)
     voice.tell(f"{target.name}: {found.name}, {'asleep' if found.sleeping else 'awake'}")
-    trials = []
-    for trial in foreign.survey(ask, found, foreign.allowed(choice.routes, all_routes)):
-        trials.append(trial)
-        voice.tell(f"  {trial.state} {trial.route}: {trial.status or trial.outcome}")
+    trials: list[RouteTrial] = []
+    interrupted = False
+    try:
+        for trial in foreign.survey(ask, found, foreign.allowed(choice.routes, all_routes)):
+            trials.append(trial)
+            voice.tell(f"  {trial.state} {trial.route}: {trial.status or trial.outcome}")
+    except KeyboardInterrupt:
+        interrupted = True
     built = foreign.build_of(found, trials, time.time() - started)
+    built = built.model_copy(update={"interrupted": interrupted})
     day = time.strftime("%Y-%m-%d", time.gmtime(started))
     deliver_matrix(RouteMatrix(tool=__version__, date=day, builds=[built]), choice)
-    return EXIT_DEFECT if any(trial.promise == BROKEN for trial in trials) else EXIT_SOUND
+    return EXIT_INTERRUPTED if interrupted else foreign_status(trials)
+
+
+def foreign_status(trials: Sequence[RouteTrial]) -> int:
+    """A server that stopped answering kept no promise, and neither did one of which none could be seen."""
+    if any(trial.promise == BROKEN for trial in trials):
+        return EXIT_DEFECT
+    silent = any(not trial.reached for trial in trials)
+    kept = any(trial.promise == KEPT for trial in trials)
+    return EXIT_SOUND if kept and not silent else EXIT_INCONCLUSIVE
 
 
 def _api_key(path: Path | None) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analyzers.contracts.routes import BROKEN, KEPT, RouteTrial
 from analyzers.contracts.trials import AFFECTED, BAD, INCONCLUSIVE, SOUND, STRANDED, Finding, Trial
+from collector.lab.verify.findings import counts
 
 PROMISE = "PROMISE"
 # Every route, in every state, is answered as the awake server answers it.
@@ -40,6 +41,9 @@ def _answers(strange: list[RouteTrial], seen: list[RouteTrial]) -> Finding:
     if strange:
         what = sorted({f"{trial.route} {trial.state}: {trial.outcome}" for trial in strange})
         return _finding(ANSWERS, AFFECTED, len(strange), seen, "; ".join(what[:3]))
+    silent = sorted({f"{each.route} {each.state}" for each in seen if _silent(each)})
+    if silent:
+        return _finding(ANSWERS, INCONCLUSIVE, 0, seen, f"never answered: {'; '.join(silent[:3])}")
     return _quiet(ANSWERS, seen, "no answer was wrong but for the defects named")
 
 
@@ -56,14 +60,27 @@ def _promise(seen: list[RouteTrial]) -> Finding:
 
 
 def _quiet(name: str, seen: list[RouteTrial], because: str) -> Finding:
-    reached = sum(trial.reached for trial in seen)
+    reached = _reached(seen)
     enough = bool(seen) and reached >= ENOUGH * len(seen)
-    text = because if enough else f"only {reached} of {len(seen)} requests met their state"
+    text = because if enough else f"only {reached} of {len(seen)} requests met their state and said something"
     return _finding(name, SOUND if enough else INCONCLUSIVE, 0, seen, text)
 
 
 def _finding(name: str, conclusion: str, shown: int, seen: list[RouteTrial], because: str) -> Finding:
-    reached = sum(trial.reached for trial in seen)
     return Finding(
-        defect=name, conclusion=conclusion, shown=shown, reached=reached, trials=len(seen), because=because
+        defect=name,
+        conclusion=conclusion,
+        shown=shown,
+        reached=_reached(seen),
+        trials=len(seen),
+        because=because,
     )
+
+
+def _reached(seen: list[RouteTrial]) -> int:
+    return sum(counts(trial) for trial in seen)
+
+
+def _silent(trial: RouteTrial) -> bool:
+    """It met its state, and there is no answer to compare: a hang that is no strand, a server that exited."""
+    return trial.reached and trial.outcome == INCONCLUSIVE

@@ -23,6 +23,7 @@ from collector.lab.verify.routes.trials import Workshop, attempt
 from collector.lab.verify.routes.wheels import build_number
 from collector.lab.verify.routes.wide import NAME, Widths, wide_model
 from collector.lab.verify.session import Bench
+from collector.lab.verify.subject import NO_SLEEP_MODE
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,6 @@ GROUPS = (
     # over in milliseconds with the tiny model
     Group((UNLOADING, WAKING, TWO_WAKERS), shots.IDLE_SECONDS, lanes=3, wide=True),
 )
-# How a build without the sleep mode refuses the setting: the wheel's starter and the native argument parser.
-NO_SLEEP_WORDS = ("sleep_idle_seconds", "sleep-idle-seconds")
 
 
 @dataclass
@@ -78,7 +77,7 @@ class Survey:
         try:
             bench.lab.start(replace(spec, idle_seconds=shots.IDLE_SECONDS)).take_down()
         except UserError as error:
-            if not any(words in str(error) for words in NO_SLEEP_WORDS):
+            if NO_SLEEP_MODE.search(str(error)) is None:
                 raise
             self._no_sleep(bench)
             return

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass, field
 from threading import Lock
 
-from analyzers.contracts.routes import ASLEEP, AWAKE, UNLOADING, RouteTrial
+from analyzers.contracts.routes import ASLEEP, AWAKE, NO_PROMISE, UNLOADING, RouteTrial
 from analyzers.contracts.trials import (
     ANSWERED,
     BAD,
@@ -35,6 +35,8 @@ from collector.lab.verify.routes.wide import Widths
 TRIES = 8
 # What is meant by the fault is not known before: triage is told nothing it does not see.
 EXPECTED = Expected("UNDETERMINED", ("unknown",), ("unknown",))
+RELEASED = "released by a waking call"
+NOT_RELEASED = "a waking call did not release it: a hang of another kind"
 KINDS = {CRASHED: fault.CRASH, STRANDED: fault.HANG, SERVER_ERROR: fault.ERROR}
 
 
@@ -168,11 +170,15 @@ def _judged(workshop: Workshop, seat: Seat, trial: RouteTrial, awake: Baseline, 
     with workshop.judging:
         (folder := seen.server.folder / "judged").joinpath("bundle").mkdir(parents=True, exist_ok=True)
         judgement, signature = judge(provoked, folder)
-    notes = [*trial.notes, *_released(seen)]
+    note = _released(seen) if seen.outcome == STRANDED else None
     number = provoked.ending.signal if provoked.ending else None
     seat.leave()
     if not workshop.keep:
         shutil.rmtree(seen.server.folder, ignore_errors=True)
+    if note == NOT_RELEASED:
+        open_ = {"outcome": INCONCLUSIVE, "reached": False, "promise": NO_PROMISE}
+        return trial.model_copy(update={**open_, "notes": [note, *trial.notes]})
+    notes = [*trial.notes, *([note] if note else [])]
     update = {"judgement": judgement, "signature": signature, "signal": number, "notes": notes}
     return trial.model_copy(update={**update, "defect": judgement.defect})
 
@@ -188,11 +194,8 @@ def _provoked(seen: Seen, awake: Baseline) -> Provoked:
     return closed("routes", EXPECTED, seen.server, kind, happened=True, answers=answers, health=health)
 
 
-def _released(seen: Seen) -> list[str]:
-    """Wake a server that left a request waiting, and say whether that request was answered then."""
-    if seen.outcome != STRANDED:
-        return []
+def _released(seen: Seen) -> str:
+    """Wake a server that left a request waiting: a hang that this does not end is no stranded request."""
     seen.server.send(WAKER)
     answer = (seen.bad or seen.pending).wait(PATIENCE)
-    said = answer is not None and answer.status is not None
-    return ["released by a waking call" if said else "a waking call did not release it"]
+    return RELEASED if answer is not None and answer.status is not None else NOT_RELEASED

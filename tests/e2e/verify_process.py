@@ -110,6 +110,13 @@ def alive(pid: int) -> bool:
         return False
 
 
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def trials_in(folder: Path) -> list[dict[str, Any]]:
     try:
         lines = (folder / "trials.jsonl").read_text().splitlines()

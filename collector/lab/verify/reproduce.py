@@ -39,10 +39,8 @@ FOUND_ON = ""
 MODEL = "model.gguf"
 SEEN, NOT_SEEN, NOT_TRIED = 1, 0, 125
 # Blocks from the small-block cache would come back in the same order and hide a stale pointer.
-POISON = {
-    "MALLOC_PERTURB_": "165",
-    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=4096",
-}
+TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=4096"
+POISON = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": TUNABLES}
 START_SECONDS = 60.0
 DEATH_SECONDS = 60.0  # writing a core takes a while, and the connection breaks first
 SETTLE_SECONDS = 5.0  # an awake server answers each of these requests in under a second
@@ -178,8 +176,7 @@ class Server:
         return answers
 
     def is_asleep(self) -> bool:
-        told = self.ask(("GET", "/props", None), 1.0).body
-        return b'"is_sleeping":true' in told.replace(b" ", b"")
+        return b'"is_sleeping":true' in self.ask(("GET", "/props", None), 1.0).body.replace(b" ", b"")
 
     def comes_up(self) -> bool:
         """Healthy, and its queue loop runs."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from analyzers.contracts.evidence import Incarnation
+from analyzers.contracts.facts import StackFact, fact_of
 from analyzers.contracts.report import Process
 from analyzers.errors import UserError
 from analyzers.logs.entries import Entry
@@ -133,7 +134,10 @@ def _kernel(haul: Haul, places: Places, death: Death) -> None:
     if cut.data:
         haul.add("kernel.export", cut.data, "journal-export")
         return
-    add_kernel_ring(haul, places, death.wall, boot)
+    threads = {stack.tid for item in haul.evidence if (stack := fact_of(item, StackFact)) is not None}
+    tids = frozenset(tid for tid in (death.tid, death.pid, *threads) if tid is not None)
+    # A PID alone is no reason to leave out a line: the number in it is the thread's.
+    add_kernel_ring(haul, places, death.wall, boot, tids if threads or death.tid is not None else None)
 
 
 def add_kernel_ring(

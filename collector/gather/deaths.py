@@ -63,6 +63,7 @@ class Death:
     name: str | None = None
     signal: int | None = None
     core: Path | None = None
+    tids: frozenset[int] = frozenset()  # all threads, where the core was read
     record: bool = False  # systemd-coredump recorded it, with or without a core
 
     @property
@@ -269,7 +270,13 @@ def _of_plain(kept: Kept) -> Death | None:
         names = [PurePosixPath(each).name for each in (found.server, found.main) if each]
         if any(LIBRARY.search(name) or by_name(name, None) for name in names):
             return Death(
-                kept.wall, "its core", pid=core.pid, name=core.program, signal=core.signal, core=kept.path
+                kept.wall,
+                "its core",
+                pid=core.pid,
+                name=core.program,
+                signal=core.signal,
+                core=kept.path,
+                tids=frozenset(thread.tid for thread in core.threads),
             )
     return None
 
@@ -330,6 +337,10 @@ def _same(one: Death, other: Death) -> bool:
         return one.pid == other.pid and apart <= SAME_DEATH_SECONDS
     if one.core is not None and other.core is not None and one.core != other.core:
         return False
+    threads = one.tids | other.tids
+    tid = one.tid if one.tid is not None else other.tid
+    if threads and tid is not None:
+        return tid in threads and apart <= SAME_DEATH_SECONDS
     return apart <= SAME_MOMENT_SECONDS
 
 
@@ -341,7 +352,8 @@ def _both(known: Death, more: Death) -> Death:
     }
     # The supervisor's and the kernel's moments are the death's; a core's is when it was written.
     wall = min(known.wall, more.wall)
-    return replace(known, by=by, wall=wall, record=known.record or more.record, **kept)
+    record, tids = known.record or more.record, known.tids | more.tids
+    return replace(known, by=by, wall=wall, record=record, tids=tids, **kept)
 
 
 def others(deaths: list[Death]) -> Iterator[Gap]:

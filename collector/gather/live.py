@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from analyzers.catalogue.loader import known_defects
 from analyzers.contracts.evidence import Evidence
@@ -47,7 +47,7 @@ class Ways:
     stacks: bool = True
     metrics: bool = False
     port: int | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     pause: Pause = time.sleep
 
 
@@ -61,6 +61,10 @@ def gather_live(haul: Haul, server: Server, known: Known, ways: Ways) -> None:
             "its build is not known, and only /health is known to leave every build alone",
             f"curl -sm 5 {target.base_url}/props",
         )
+    if ways.metrics and not metrics_leave_it_asleep(known):
+        why = "GET /metrics wakes a sleeping server of some builds that this one may be, so it was not asked"
+        haul.gap("the counters", why, "curl -sm 5 http://HOST:PORT/metrics, once it may wake")
+        ways = replace(ways, metrics=False)
     _look(haul, server, target, routes, ways)
     ways.pause(ways.seconds)
     if read_incarnation(server.pid) != server.incarnation:
@@ -75,9 +79,19 @@ def gather_live(haul: Haul, server: Server, known: Known, ways: Ways) -> None:
 def safe_routes(known: Known) -> tuple[str, ...]:
     """Routes that leave every build alone that this one can be; only /health of one that nobody knows."""
     catalogue = known_defects()
-    builds = [known.build] if known.build is not None else [known.first, known.last or known.first]
-    allowed = [set(catalogue.safe_probes(build)) for build in builds]
+    allowed = [set(catalogue.safe_probes(build)) for build in _builds(known)]
     return tuple(route for route in PROBES if all(route in each for each in allowed))
+
+
+def metrics_leave_it_asleep(known: Known) -> bool:
+    """Whether GET /metrics wakes no build that this one can be."""
+    found = [known_defects().probe_safety(build, "GET /metrics") for build in _builds(known)]
+    return all(each is not None and not each.wakes for each in found)
+
+
+def _builds(known: Known) -> tuple[int | None, ...]:
+    """The build, or the ends of the range it must lie in."""
+    return (known.build,) if known.build is not None else (known.first, known.last or known.first)
 
 
 def _target(haul: Haul, server: Server, known: Known, ways: Ways) -> Target | None:

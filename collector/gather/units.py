@@ -100,7 +100,10 @@ def read_unit(name: str) -> tuple[Unit, list[Gap]]:
 def parse_unit(name: str, text: str) -> Unit:
     """``systemctl show`` output, taken apart."""
     pairs = (line.partition("=") for line in text.splitlines())
-    found = {key: value for key, equals, value in pairs if equals and key in PROPERTIES}
+    found: dict[str, str] = {}
+    for key, equals, value in pairs:
+        if equals and key in PROPERTIES:  # a list, such as of environment files, is a line for each
+            found[key] = f"{found[key]}\n{value}" if key in found else value
     command = _ARGV.search(found.get("ExecStart", ""))
     variables = (word.partition("=") for word in _split(found.get("Environment", "")))
     return Unit(

@@ -40,7 +40,17 @@ def opened(source: Path | str | IO[bytes], name: str) -> Iterator[IO[bytes]]:
             f"cannot be read ({error.strerror})", where=name, remedy="check the path and its rights"
         ) from error
     with handle:
+        _skip_hole(handle)
         yield handle
+
+
+def _skip_hole(handle: IO[bytes]) -> None:
+    """Begin behind a hole: copytruncate leaves gigabytes of nothing before a log. It holds no line's end, so
+    the numbers of the lines stay right."""
+    try:
+        os.lseek(handle.fileno(), 0, os.SEEK_DATA)
+    except (OSError, ValueError):  # no hole can be told, or nothing but a hole
+        handle.seek(0)
 
 
 def read_some(handle: IO[bytes], size: int, name: str) -> bytes:

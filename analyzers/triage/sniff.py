@@ -68,17 +68,20 @@ def look(path: Path) -> Look:
         raw = pread(descriptor, HEAD, 0)
         if not raw:
             raise UserError("the file is empty", where=where, remedy="give the file that holds the evidence")
-        _demand_data(descriptor, raw, where)
+        raw = _behind_hole(descriptor, raw, where)
         head = unpacked_head(descriptor, raw, where)
     return _by_bytes(head, packed=head is not raw, where=where)
 
 
-def _demand_data(descriptor: int, raw: bytes, where: str) -> None:
-    """Raises UserError for a file that is one hole: reading ten gigabytes of nothing takes a while."""
+def _behind_hole(descriptor: int, raw: bytes, where: str) -> bytes:
+    """``raw``, or of a log that was cut while it was written to (copytruncate) what stands behind the hole.
+
+    Raises UserError for a file that is one hole: reading ten gigabytes of nothing takes a while.
+    """
     if raw.strip(b"\0") or os.fstat(descriptor).st_size <= HEAD:
-        return
+        return raw
     try:
-        os.lseek(descriptor, 0, os.SEEK_DATA)
+        return pread(descriptor, HEAD, os.lseek(descriptor, 0, os.SEEK_DATA)) or raw
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise UserError(
@@ -86,6 +89,7 @@ def _demand_data(descriptor: int, raw: bytes, where: str) -> None:
                 where=where,
                 remedy="copy or fetch it again",
             ) from None
+        return raw
 
 
 def _folder(path: Path, where: str) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from analyzers.logs.entries import LINE_LIMIT, Entry
+from analyzers.logs.entries import FIELD_KEPT, LINE_LIMIT, Entry
 from analyzers.logs.journal_lives import JournalLives
 from analyzers.logs.reading import Reading
 
@@ -67,6 +67,6 @@ def _add(entry: Entry, line: bytes, last: str) -> str:
     if field is not None:
         entry.put(field["name"].decode(), field["value"])
         return field["name"].decode()
-    if last in entry.fields and line.startswith(_MORE):
+    if line.startswith(_MORE) and len(entry.fields.get(last, b"")) in range(1, FIELD_KEPT):
         entry.fields[last] += b"\n" + line.strip()
     return last

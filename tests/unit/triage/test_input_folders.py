@@ -224,6 +224,18 @@ def test_a_file_that_is_one_hole_is_refused_at_once(tmp_path: Path) -> None:
         look(path)
 
 
+def test_a_log_behind_a_hole_is_read_by_its_own_line_numbers(tmp_path: Path) -> None:
+    # GIVEN what copytruncate leaves of a log whose writer goes on at its old place
+    path = tmp_path / "server.log"
+    with path.open("wb") as file:
+        file.seek(1 << 33)
+        file.write(b"\n" + LOG)
+    # THEN it is read at once, and the first line is the hole
+    result = run(path)
+    assert result.report.inputs[0].kind == "server-log"
+    assert [event.source for event in result.report.timeline] == ["server.log:2", "server.log:3"]
+
+
 def test_raw_journals_without_the_collectors_reader_name_the_extra(tmp_path: Path) -> None:
     path = tmp_path / "x.journal"
     path.write_bytes(b"LPKSHHRH" + bytes(5000))

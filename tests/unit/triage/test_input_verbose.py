@@ -29,6 +29,11 @@ def test_a_clients_field_cannot_set_the_journals_own() -> None:
     assert entry.text("_TRANSPORT") == "journal"
 
 
+def test_a_value_without_end_is_bounded() -> None:
+    (entry,) = entries(HEAD + "    MESSAGE=x\n" + "            y\n" * 100_000)
+    assert len(entry.fields["MESSAGE"]) < 70_000
+
+
 def test_what_is_cut_or_strange_raises_nothing() -> None:
     assert entries("    MESSAGE=alone\n\x00\n") == []
     (entry,) = entries(HEAD + "    \n=\n    lower=1\n")

@@ -15,6 +15,8 @@ from collector.lab.reference.output import printable
 # The access stack of an endless recursion is cut by the library at 255 frames; freed and allocated at 30.
 FRAMES_LIMIT = 512
 NAME_LIMIT = 200
+USE_AFTER_FREE = "heap-use-after-free"
+LOOP = "in the queue loop"
 _HEADLINE = re.compile(r"==\d+==ERROR: AddressSanitizer:? (?P<kind>[A-Za-z-]+(?: double-free)?)(?P<rest>.*)")
 _ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+) at 0x[0-9a-f]+ thread (?P<thread>T\d+)")
 _CAUSED = re.compile(r"The signal is caused by a (?P<access>READ|WRITE) memory access")
@@ -66,6 +68,11 @@ class Stack:
         return (own or named or [Frame("an unnamed function", "")])[0].function
 
     @property
+    def handled(self) -> bool:
+        """A route handler is in it."""
+        return any(_HANDLER.search(frame.name) for frame in self.frames)
+
+    @property
     def context(self) -> str:
         """Whose work it is: a route handler; the unload or the load, the queue loop; or nothing known."""
         found: list[str] = []
@@ -76,7 +83,7 @@ class Stack:
             if (life := _LIFE.search(frame.name)) is not None and not found:
                 found.append(f"under {life[0]}")
             if _LOOP.search(frame.name):
-                return " ".join((*found, "in the queue loop"))
+                return " ".join((*found, LOOP))
         return " ".join(found)
 
 
@@ -91,6 +98,12 @@ class AsanReport:
     used: Stack
     freed: Stack | None = None
     allocated: Stack | None = None
+
+    @property
+    def used_after_unload(self) -> bool:
+        """A route handler used memory that the queue's loop had freed: D1 and D2, and nothing else."""
+        unloaded = self.freed is not None and LOOP in self.freed.context
+        return self.kind == USE_AFTER_FREE and self.used.handled and unloaded
 
     def lines(self) -> list[str]:
         """The report in a few lines for a person: who read, who had freed, who had allocated."""

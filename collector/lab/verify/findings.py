@@ -23,7 +23,7 @@ from collector.lab.faults.provoked import CORE_SIGNALS
 
 # 95 %: the largest rate p for which n clean trials still have a chance of 5 %: 1 - 0.05 ** (1 / n).
 MISSED_CHANCE = 0.05
-# Defects whose trials may crash in a way that no stack explains.
+# Defects that read freed memory.
 CRASHING = ("D1", "D2")
 # Outcomes that are one defect and no other.
 OWN_OUTCOME = {STRANDED: "D3", LEAKED: "D5"}
@@ -44,7 +44,7 @@ def conclude(defect: str, trials: Sequence[Trial], enough: int) -> Finding:
     """The finding on ``defect``. ``enough``: how many reached trials a clean result needs, at least one.
 
     From the trials made for it, and those made for another that showed it all the same. A crash counts
-    only when it was triaged to this defect, or could not be triaged to anything.
+    only when it was triaged to this defect.
     """
     own = [trial for trial in trials if trial.defect == defect]
     met = [trial for trial in trials if trial.defect != defect and shown_by_the_way(trial) == defect]
@@ -101,13 +101,13 @@ def _no_route(trial: Trial) -> bool:
 
 def shows(defect: str, trial: Trial) -> bool:
     """The trial, made for ``defect``, is an instance of it. D3 is a stranded request, D5 held memory, D1
-    and D2 are everything else bad. A report of AddressSanitizer counts as what the trial was made for."""
+    and D2 are everything else bad, but a crash is theirs only where it was judged to be."""
     if trial.outcome not in BAD or ended_from_outside(trial):
         return False
     if trial.judgement is not None and trial.judgement.defect is not None:
         return trial.judgement.defect == defect
     if trial.outcome == CRASHED:
-        return defect in CRASHING and (trial.judgement is None or bool(trial.oracle))
+        return False
     if trial.outcome in OWN_OUTCOME:
         return OWN_OUTCOME[trial.outcome] == defect
     return defect not in OWN_OUTCOME.values()

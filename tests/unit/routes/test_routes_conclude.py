@@ -17,7 +17,7 @@ from analyzers.contracts.trials import (
 from collector.lab.verify.findings import exit_status
 from collector.lab.verify.routes.conclude import ANSWERS, PROMISE, conclude
 
-D1 = Judgement(class_="SEGV-UAF-SLEEP", defect="D1")
+D1 = Judgement(class_="SEGV-UAF-SLEEP", defect="D1", confidence="proven")
 
 
 def trial(outcome=ANSWERED, promise=KEPT, **more):
@@ -127,3 +127,13 @@ def test_one_request_that_met_its_state_and_was_never_answered_leaves_the_answer
     finding = found([trial()] * 99 + [hung])[ANSWERS]
     assert finding.conclusion == INCONCLUSIVE
     assert finding.because == "never answered: POST /tokenize waking"
+
+
+def test_a_weak_verdict_names_no_defect():
+    # GIVEN a server error that a log alone lays at D2's door
+    weak = Judgement(class_="ERROR-UAF-SLEEP", defect="D2", confidence="weak")
+    findings = found([trial(), trial("server-error", "none", judgement=weak)])
+
+    # THEN the answer was not the awake one, and no defect is found
+    assert "D2" not in findings
+    assert findings[ANSWERS].conclusion == AFFECTED

@@ -95,26 +95,65 @@ def test_a_crash_without_core_is_still_a_crash_and_says_so(this, monkeypatch, tm
     this.server.absorb()
     this.server.gdb.answers = {"console generate-core-file": MiError("no room\x1b[31m")}
     conclude(this)
-    assert (this.seen.outcome, this.seen.signal, this.seen.judgement) == ("crashed", 6, None)
+    assert (this.seen.outcome, this.seen.signal) == ("crashed", 6)
     assert any("no room?[31m" in note for note in this.seen.notes)
-    assert any("No space left" in note for note in this.seen.notes)
+    # and what nobody could judge shows no defect
+    assert (this.seen.judgement.class_, this.seen.judgement.defect) == ("UNDETERMINED", None)
+    assert "No space left" in this.seen.judgement.summary
 
 
-def test_the_sanitizers_report_is_the_oracle_and_no_core_is_taken(this, monkeypatch):
+USED = "    #0 0x1 in llama_vocab::impl::tokenize(bool) /s/llama-vocab.cpp:1"
+HANDLER = "    #1 0x2 in server_routes::handle_count_tokens(server_http_req const&) /s/server.cpp:2"
+UNLOADED = (
+    "freed by thread T0 here:",
+    "    #0 0x3 in server_context_impl::destroy() /s/server.cpp:3",
+    "    #1 0x4 in server_queue::start_loop(long) /s/queue.cpp:4",
+)
+
+
+def reported(kind, *lines):
+    return [f"==7==ERROR: AddressSanitizer: {kind} on address 0x1", "READ of size 8 at 0x1 thread T1", *lines]
+
+
+def sanitized(this, monkeypatch, report):
     monkeypatch.setattr(ending, "watch", lambda *_: Became.DIED)
-    report = [
-        "x",
-        "==7==ERROR: AddressSanitizer: heap-use-after-free",
-        "READ of size 8",
-        "freed by thread T0",
-    ]
-    this.server.output = SimpleNamespace(lines=lambda: [Line(text, 0, 0) for text in report])
+    this.server.output = SimpleNamespace(lines=lambda: [Line(text, 0, 0) for text in ["x", *report]])
     this.server.gdb.happen(SIGNAL % ("SIGABRT", 10, 10))
     this.server.absorb()
     conclude(this)
-    assert this.seen.outcome == "crashed"
-    assert this.seen.oracle == report[1:]
+    return this.seen
+
+
+@pytest.mark.parametrize(("point", "defect"), [("tokeniser", "D2"), ("token-count", "D1")])
+def test_the_sanitizers_report_is_the_oracle_and_no_core_is_taken(this, monkeypatch, point, defect):
+    # GIVEN a handler that reads what the unload has freed
+    this.point = BY_NAME[point]
+    report = reported("heap-use-after-free", USED, HANDLER, *UNLOADED)
+    # WHEN concluded
+    seen = sanitized(this, monkeypatch, report)
+    # THEN it is what the hold was made for
+    assert seen.outcome == "crashed"
+    assert seen.oracle == report
+    assert (seen.judgement.defect, seen.judgement.confidence) == (defect, "proven")
+    assert "freed by server_context_impl::destroy" in seen.judgement.summary
     assert this.server.gdb.sent == []
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        reported("heap-buffer-overflow", USED, HANDLER),
+        reported("heap-use-after-free", USED, HANDLER, "freed by thread T1 here:", HANDLER),
+        reported("heap-use-after-free", *UNLOADED[1:], *UNLOADED),
+        reported("heap-use-after-free"),
+        ["==7==ERROR: AddressSanitizer: requested allocation size 0xffffffff exceeds maximum"],
+    ],
+)
+def test_any_other_report_of_the_sanitizer_shows_no_sleep_defect(this, monkeypatch, report):
+    seen = sanitized(this, monkeypatch, report)
+
+    assert (seen.outcome, seen.oracle) == ("crashed", report)
+    assert (seen.judgement.class_, seen.judgement.defect) == ("UNDETERMINED", None)
 
 
 def test_a_server_that_ends_by_itself_says_nothing(this, monkeypatch):

@@ -132,15 +132,16 @@ def test_a_run_cut_short_is_never_sound_and_loses_nothing_shown(run: list[Trial]
 @pytest.mark.parametrize(
     ("defect", "trial", "expected"),
     [
-        ("D2", made(CRASHED, "D2", signal=11), True),  # could not be triaged to anything
+        ("D2", made(CRASHED, "D2", signal=11), False),  # nobody has judged it
         ("D2", made(CRASHED, "D2", signal=11, judgement=judged("D2")), True),
         ("D2", made(CRASHED, "D2", signal=11, judgement=judged("D1")), False),
         ("D2", made(CRASHED, "D2", signal=11, judgement=judged(None, class_="SEGV")), False),
-        ("D2", made(CRASHED, "D2", judgement=judged(None, class_="SEGV"), oracle=["freed"]), True),
+        ("D2", made(CRASHED, "D2", judgement=judged(None, class_="SEGV"), oracle=["freed"]), False),
+        ("D2", made(CRASHED, "D2", judgement=judged("D2"), oracle=["freed"]), True),
         ("D3", made(CRASHED, "D3", signal=11), False),
         ("D2", made(CRASHED, "D2", signal=signal.SIGKILL), False),
         ("D2", made(CRASHED, "D2", signal=signal.SIGTERM), False),
-        ("D2", made(CRASHED, "D2", signal=signal.SIGABRT), True),
+        ("D2", made(CRASHED, "D2", signal=signal.SIGABRT), False),
         ("D2", made(WRONG_ANSWER, "D2"), True),
         ("D1", made(SERVER_ERROR, "D1"), True),
         ("D3", made(WRONG_ANSWER, "D3"), False),

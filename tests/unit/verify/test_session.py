@@ -68,6 +68,7 @@ def yielding(*steps: Trial | BaseException | Callable[[Bench], None]) -> Method:
     return method
 
 
+SHOWN = made(CRASHED, signal=11, judgement=judged("D2"))
 CLEAN = (made(ANSWERED, number=1), made(ANSWERED, number=2))
 
 
@@ -104,7 +105,7 @@ def test_a_signal_ends_the_trials_and_what_is_finished_is_kept(tmp_path: Path, n
     folder = tmp_path / "out"
     stop = lambda _: os.kill(os.getpid(), number)  # noqa: E731
     # WHEN run
-    done = carried_out(yielding(*CLEAN, stop, made(CRASHED, signal=11)), Outputs(folder=folder))
+    done = carried_out(yielding(*CLEAN, stop, SHOWN), Outputs(folder=folder))
     # THEN both are kept, and nothing is called sound
     assert done.interrupted
     assert len(done.trials) == 2
@@ -114,7 +115,7 @@ def test_a_signal_ends_the_trials_and_what_is_finished_is_kept(tmp_path: Path, n
 
 
 def test_what_was_shown_before_the_interrupt_stays_shown() -> None:
-    done = carried_out(yielding(made(CRASHED, signal=11), KeyboardInterrupt()))
+    done = carried_out(yielding(SHOWN, KeyboardInterrupt()))
     assert done.interrupted
     assert [each.conclusion for each in done.findings] == [AFFECTED]
 
@@ -169,7 +170,7 @@ def test_a_trial_that_cannot_be_written_is_still_concluded(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Kept, "add", full)
-    done = carried_out(yielding(made(CRASHED, signal=11), *CLEAN), Outputs(folder=tmp_path / "out"))
+    done = carried_out(yielding(SHOWN, *CLEAN), Outputs(folder=tmp_path / "out"))
     assert [each.conclusion for each in done.findings] == [AFFECTED]
     assert done.problem is not None
 
@@ -228,7 +229,7 @@ def test_the_kernels_own_counter_tells_who_killed(
     assert by in judge.settled(made(CRASHED, signal=9), before).notes[0]
 
 
-@pytest.mark.parametrize("trial", [made(ANSWERED), made(CRASHED, signal=11), made(CRASHED), made(STRANDED)])
+@pytest.mark.parametrize("trial", [made(ANSWERED), SHOWN, made(CRASHED), made(STRANDED)])
 def test_other_trials_are_left_as_they_are(trial: Trial) -> None:
     assert judge.settled(trial) is trial
 
@@ -251,7 +252,7 @@ def test_without_output_crashed_servers_leave_no_cores_but_are_said(
     def look(bench: Bench) -> None:
         cores.append(any(bench.lab.folder.glob("*/core*")))
 
-    carried_out(yielding(crash, made(CRASHED, signal=11), look))
+    carried_out(yielding(crash, SHOWN, look))
     assert cores == [False]
     assert "--output FOLDER to keep them" in capsys.readouterr().out
 
@@ -262,7 +263,7 @@ def test_with_output_cores_stay(tmp_path: Path, capsys: pytest.CaptureFixture[st
         folder.mkdir(parents=True)
         (folder / "core.123").write_bytes(b"x")
 
-    carried_out(yielding(crash, made(CRASHED, signal=11)), Outputs(folder=tmp_path / "out"))
+    carried_out(yielding(crash, SHOWN), Outputs(folder=tmp_path / "out"))
     assert list((tmp_path / "out" / "servers").glob("*/core.123"))
     assert "are in" in capsys.readouterr().out
 

@@ -8,6 +8,7 @@ from analyzers.contracts.trials import ANSWERED, CRASHED, INCONCLUSIVE, STRANDED
 from analyzers.stacks.mi import MiError
 from collector.lab.faults.kernel import KernelLines
 from collector.lab.faults.provoked import CRASH, Expected, Provoked
+from collector.lab.native.asan import read_report
 from collector.lab.reference.client import Answer, Pending, Request
 from collector.lab.reference.output import printable
 from collector.lab.verify.answers import outcome_of
@@ -99,7 +100,9 @@ def _died(this: Attempt) -> None:
         this.note(f"the server ended with status {ending.code}" if ending else "gdb ended with the server")
         return
     seen.outcome = CRASHED
-    if not seen.oracle:
+    if seen.oracle:
+        seen.judgement = _sanitized(this)
+    else:
         seen.judgement, seen.signature = _judged(this)
 
 
@@ -125,8 +128,25 @@ def _judged(this: Attempt) -> tuple[Judgement | None, Signature | None]:
     try:
         return judge(provoked, server.folder)
     except OSError as error:
-        this.note(f"not judged: {error.strerror}")
-        return None, None
+        return Judgement(class_="UNDETERMINED", summary=f"not judged: {error.strerror}"), None
+
+
+def _sanitized(this: Attempt) -> Judgement:
+    """What AddressSanitizer's report proves: a handler's use of what the queue's loop had freed. The hold
+    tells D1 from D2. Any other report is a fault of its own, and shows neither."""
+    report = read_report("\n".join(line.text for line in this.server.output.lines()))
+    said = "; ".join(report.lines()) if report else "AddressSanitizer's report cannot be read"
+    if report is None or not report.used_after_unload:
+        return Judgement(class_="UNDETERMINED", summary=said)
+    expected = EXPECTED["D1" if this.point.asleep else "D2"]
+    return Judgement(
+        class_=expected.class_,
+        defect=expected.defect,
+        cause=expected.causes[0],
+        phase=expected.phases[0] if this.point.asleep else "unknown",
+        confidence="proven",
+        summary=said,
+    )
 
 
 def _oracle(server: DebuggedServer) -> list[str]:

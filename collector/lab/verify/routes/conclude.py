@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analyzers.contracts.routes import BROKEN, KEPT, RouteTrial
 from analyzers.contracts.trials import AFFECTED, BAD, INCONCLUSIVE, SOUND, STRANDED, Finding, Trial
-from collector.lab.verify.findings import counts
+from collector.lab.verify.findings import SURE, counts
 
 PROMISE = "PROMISE"
 # Every route, in every state, is answered as the awake server answers it.
@@ -25,9 +25,11 @@ def conclude(trials: Sequence[Trial]) -> list[Finding]:
 
 
 def defect_of(trial: RouteTrial) -> str | None:
-    """The judged defect; a request that waits on a sleeping server is D3 whatever a log alone can prove."""
-    if trial.judgement is not None and trial.judgement.defect is not None:
-        return trial.judgement.defect
+    """The defect of a sure verdict; a request that a sleeping server holds until it is woken is D3 whatever a
+    log alone can prove. What is weakly judged is a wrong answer, whatever its cause."""
+    judged = trial.judgement
+    if judged is not None and judged.defect is not None and judged.confidence in SURE:
+        return judged.defect
     return "D3" if trial.outcome == STRANDED else None
 
 

@@ -109,6 +109,18 @@ def test_a_request_to_a_sleeping_server_needs_no_window(spec):
     assert (awake.window, awake.problem) == (None, None)
 
 
+@pytest.mark.parametrize("status", [400, 401, 500, 501])
+def test_a_token_count_the_awake_server_refuses_can_show_nothing(spec, status):
+    """The same refusal from the woken server would look like a right answer."""
+    assert f"with {status}" in calibrate(Server(status=status), spec, COUNT).problem
+    # a long prompt is read before it is refused for its length
+    assert calibrate(Server(status=status, seconds=0.5), spec, READER).problem is None
+
+
+def test_a_build_without_the_route_is_left_to_its_trials_to_say(spec):
+    assert calibrate(Server(status=404), spec, COUNT).problem is None
+
+
 def test_awake_requests_draw_nothing_at_random(spec):
     server = Server()
     calibrate(server, spec, READER)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analyzers.errors import UserError
+from collector.lab.reference.conditions import asleep
 from collector.lab.reference.server import ReferenceServer, RunningServer
 from collector.lab.reference.spec import ServerSpec
 from collector.lab.verify.directed.debugged import DebuggedServer
@@ -15,6 +16,7 @@ from collector.lab.verify.directed.symbols import Binary, read_binary, slim_copy
 
 # Idle limit of every trial: the shortest there is. The loop looks once a second, so sleep comes within two.
 IDLE_SECONDS = 1
+SLEEP_DEADLINE = 30.0
 # A server maps some dozens of files; only those beside the program or the wheel's library are its own.
 MAPPED_LIMIT = 256
 ROUTES = "_ZN13server_routes"  # the handlers: their file is needed to see who holds what
@@ -58,10 +60,11 @@ class Places:
 def explore(lab: ReferenceServer, spec: ServerSpec) -> Places:
     """Start the server once without a debugger and read its files.
 
-    Raises UserError when it does not start, cannot sleep, or there is no room for the copies.
+    Raises UserError when it does not start, cannot or does not sleep, or there is no room for the copies.
     """
     with lab.start(replace(spec, idle_seconds=IDLE_SECONDS)) as server:
         _demand_sleep_mode(server)
+        _demand_sleep(server)
         paths = own_files(mapped_files(server.pid), spec)
     wanted = [ROUTES, *(symbol for point in POINTS for symbol in point.symbols)]
     return Places(tuple(_copied(paths, wanted, lab.folder / "symbols")))
@@ -92,6 +95,16 @@ def _demand_sleep_mode(server: RunningServer) -> None:
             "it has no sleep mode (GET /props does not say is_sleeping)",
             where=str(server.spec.program),
             remedy="test a build with --sleep-idle-seconds (b7500 or later)",
+        )
+
+
+def _demand_sleep(server: RunningServer) -> None:
+    """A server that never sleeps would answer every held request, and would look sound."""
+    if not server.wait_until(asleep, SLEEP_DEADLINE):
+        raise UserError(
+            f"it did not sleep within {SLEEP_DEADLINE:.0f} s, idle and with a limit of {IDLE_SECONDS} s",
+            where=str(server.spec.program),
+            remedy="test a build whose sleep works, on a machine that is less busy",
         )
 
 

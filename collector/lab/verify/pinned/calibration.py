@@ -23,6 +23,8 @@ MEASUREMENTS = 3
 # Printed when the loop takes up a task: the first sight from outside that the request's tasks were posted.
 TAKEN_UP = "processing task"
 LINE_DEADLINE = 0.5
+# Of a token count: counted, or a build without the route, which the trials then say.
+COUNTED = (200, 404)
 NO_WINDOW = "this machine answers too fast, or too unevenly, for a sleep to be placed in the window"
 
 
@@ -64,17 +66,19 @@ def calibrate(lab: ReferenceServer, spec: ServerSpec, shape: Shape) -> Awake:
 def _awake(server: RunningServer, shape: Shape) -> Awake:
     sends = [send_awake(server, shape.request) for _ in range(SENDS)]
     answers = [each.answer for each in sends]
-    awake = Awake(answers[-1], max(each.seconds for each in answers), problem=_unusable(answers))
+    awake = Awake(answers[-1], max(each.seconds for each in answers), problem=_unusable(answers, shape))
     if shape.asleep or awake.problem is not None:
         return awake
     window = _post(server, shape, sends) if shape.plain else _reader(answers)
     return replace(awake, window=window, problem=None if window else NO_WINDOW)
 
 
-def _unusable(answers: list[Answer]) -> str | None:
+def _unusable(answers: list[Answer], shape: Shape) -> str | None:
     silent = [answer.error for answer in answers if answer.status is None]
     if silent:
         return f"the awake server does not answer this request ({silent[0]})"
+    if shape.asleep and (refused := [each.status for each in answers if each.status not in COUNTED]):
+        return f"the awake server answers a token count with {refused[0]}"  # it may not have read anything
     if any(telling(answer) != telling(answers[0]) for answer in answers):
         return "two awake answers differ, so that none can be called right"
     return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from collector.gather.choose import choose
 from collector.gather.dead import gather_death
 from collector.gather.deaths import Places, others
-from collector.gather.haul import Haul
+from collector.gather.haul import Haul, without_core
 from collector.gather.journal import Journal
 from collector.gather.living import identify, passive_look, surroundings
 from collector.gather.wanted import wanted
@@ -58,7 +58,7 @@ def select(
 def _inputs(haul: Haul, folder: Path, name: str, private: bool) -> list[Path]:
     """The core itself, for all the ladder's rungs, instead of what was read in it for a bundle."""
     if haul.core is not None:
-        haul.evidence = [item for item in haul.evidence if not item.id.startswith("core-")]
+        haul.evidence = without_core(haul.evidence)
     bundle = _written(haul, folder, name, private)
     return [bundle, *([haul.core] if haul.core is not None else [])]
 

@@ -21,7 +21,7 @@ from collector.gather.choose import choose, living
 from collector.gather.dead import gather_death
 from collector.gather.deaths import Places, others
 from collector.gather.haul import Haul
-from collector.gather.journal import Journal
+from collector.gather.journal import JOURNAL_SECONDS, Journal
 from collector.gather.living import identify, passive_look, surroundings
 from collector.gather.servers import Server
 from collector.gather.tools import read_text
@@ -31,6 +31,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 LIVE_PACKAGE, INSTALL = "httpx", "pip install 'llama-blackbox[agent]'"
 MAX_KEY_FILE = 1 << 16
 MAX_BETWEEN = 600.0
+LIVE_JOURNAL_SECONDS = 10.0  # a hang may be over before a slow journal has answered
 
 
 @app.command()
@@ -76,7 +77,7 @@ def run(
     """
     asked = wanted(unit, pid, since, boot)
     target = _target(output, force)
-    places = Places(journal=Journal(journal))
+    places = Places(journal=Journal(journal, seconds=LIVE_JOURNAL_SECONDS if live else JOURNAL_SECONDS))
     with tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
         if live:
             _only_a_name(asked)

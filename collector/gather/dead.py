@@ -24,7 +24,9 @@ from collector.sources.modelfile import look_at_model
 from collector.sources.process import model_files
 from collector.sources.procfs import boot_id
 
-BEFORE_LIFE, AFTER_DEATH = 10.0, 120.0  # seconds: the unit's start, and its manager's words after the end
+# Seconds. The manager's words on the start may come before the process's first; the end of an earlier life, a
+# restart delay before (100 ms by default), must not get in where no run's name keeps it out.
+BEFORE_LIFE, AFTER_DEATH = 0.05, 120.0
 LIFE_UNKNOWN = 3600.0  # seconds before the death that are taken where nothing tells when the life began
 KERNEL_BEFORE = 600.0  # GPU and storage trouble comes before a death, not hours before
 FIRST_ENTRY = 1 << 16
@@ -98,7 +100,8 @@ def _journal(
     began = (first.number_of("__REALTIME_TIMESTAMP") or 0) / 1e6 if first is not None else 0.0
     since = (began or death.wall - LIFE_UNKNOWN) - BEFORE_LIFE
     boot = death.boot_id.replace("-", "") if death.boot_id else None
-    matches = list(matches_of(unit.name if unit else None, death.pid))
+    invocation = first.text("_SYSTEMD_INVOCATION_ID") if first is not None and unit is not None else None
+    matches = list(matches_of(unit.name if unit else death.unit, death.pid, invocation))
     if not matches:
         return
     cut = journal.slice(matches, since=since, until=death.wall + AFTER_DEATH, boot=boot)
@@ -110,10 +113,17 @@ def _journal(
         haul.gap("the server's log", why, "docker logs NAME > server.log")
 
 
-def matches_of(unit: str | None, pid: int | None) -> Iterator[str]:
-    """journalctl's matches for everything about a unit (its own words and others' about it) and a process."""
+def matches_of(unit: str | None, pid: int | None, invocation: str | None) -> Iterator[str]:
+    """journalctl's matches for everything about one life: the process's words, and the manager's about it.
+
+    systemd names each run of a unit; where that name is not known, the unit's stands in for it, and the lives
+    before and after this one are in as well.
+    """
     fields = []
-    if unit is not None:
+    if invocation is not None:
+        fields += [f"{name}={invocation}" for name in ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID")]
+        fields += [f"USER_INVOCATION_ID={invocation}"]
+    elif unit is not None:
         fields += [
             f"{name}={unit}" for name in ("_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
         ]

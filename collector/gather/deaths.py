@@ -22,6 +22,7 @@ from analyzers.errors import UserError
 from analyzers.logs.entries import Entry
 from analyzers.logs.journal_lives import COREDUMP_MESSAGE, is_core_record, is_systemd
 from analyzers.logs.kernel import parse_kernel_body
+from analyzers.logs.looks import looks_like_log
 from collector.gather.corefiles import (
     APPORT,
     PATTERN,
@@ -211,12 +212,11 @@ def _orderly(code: str | None, status: str) -> bool:
 
 def _runs_server(journal: Journal, unit: str) -> bool:
     """One of its processes spoke under a server's program path, or in a server's own words."""
-    cut = journal.slice([f"_SYSTEMD_UNIT={unit}"], newest=50)
-    return any(
-        by_name(entry.text("_EXE"), entry.text("_COMM"))
-        or b"llama" in entry.fields.get("MESSAGE", b"")[:2000]
-        for entry in cut.entries()
-    )
+    entries = list(journal.slice([f"_SYSTEMD_UNIT={unit}"], newest=NEWEST).entries())
+    if any(by_name(entry.text("_EXE"), entry.text("_COMM")) for entry in entries):
+        return True
+    hosted = any(HOSTS.search(entry.text("_EXE") or entry.text("_COMM") or "") for entry in entries)
+    return hosted and looks_like_log(b"\n".join(entry.fields.get("MESSAGE", b"") for entry in entries))
 
 
 def _of_unit(journal: Journal, entry: Entry, unit: str, code: str | None, status: str) -> Death:

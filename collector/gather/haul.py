@@ -12,6 +12,13 @@ from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Gap, Host, Process
 from analyzers.privacy.redact import Redactor
 
+CORE_FACT = "core-"  # beginning of the ids of what was read in the core
+
+
+def without_core(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """The facts but those read in the core."""
+    return [item for item in evidence if not item.id.startswith(CORE_FACT)]
+
 
 @dataclass
 class Haul:
@@ -66,8 +73,10 @@ class Haul:
         self, target: Path, *, private: bool = False, memory: bool = False, overwrite: bool = False
     ) -> Manifest:
         """Write the bundle. Raises UserError as ``write_bundle``."""
+        evidence = self.evidence
         if memory and self.core is not None:
             self.add("core", self.core, "core")
+            evidence = without_core(evidence)  # triage reads the core itself, and would count its facts twice
         lives = [item.incarnation for item in self.evidence if item.incarnation.start_time is not None]
         parts = ManifestParts(
             host=self.host,
@@ -80,7 +89,7 @@ class Haul:
             target,
             parts,
             self.files,
-            self.evidence,
+            evidence,
             redactor=self.redactor,
             include_private=private,
             include_memory=memory,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import math
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,8 +60,8 @@ class Journal:
     ) -> Slice:
         """The entries that ``matches`` (FIELD=value; ``+`` is "or") choose. Unix seconds. Raises nothing."""
         argv = [TOOL, "--no-pager", "--output=export", *self._place()]
-        argv += [f"--since=@{math.floor(since)}"] if since is not None else []
-        argv += [f"--until=@{math.ceil(until)}"] if until is not None else []
+        argv += [f"--since=@{since:.6f}"] if since is not None else []
+        argv += [f"--until=@{until:.6f}"] if until is not None else []
         argv += [f"--boot={boot}"] if boot is not None else []
         argv += [f"--lines={newest}"] if newest is not None else []
         if shutil.which(TOOL) is None and importlib.util.find_spec(READER_NEEDS) is not None:

@@ -27,7 +27,7 @@ from collector.sources.process import ProcessView, read_process, to_settings_evi
 from collector.sources.procfs import GoneError
 from collector.sources.procfs import Process as LiveProcess
 
-BEFORE_LIFE = 10.0  # seconds: what the manager says before the process speaks
+BEFORE_LIFE = 0.05  # seconds: start times have a resolution of 10 ms
 LOG_COMMANDS = {
     "pipe": "docker logs NAME > server.log",
     "socket": "journalctl -u UNIT -o export > server.export",
@@ -127,9 +127,12 @@ def _logs(haul: Haul, places: Places, server: Server, unit: units.Unit | None) -
         haul.add("server.log", data)
         add_kernel_ring(haul, places, time.time(), tids=_threads(server))
         return data
-    age = time.monotonic() - (server.incarnation.start_time or 0.0)
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - (server.incarnation.start_time or 0.0)
     since = time.time() - age - BEFORE_LIFE
-    cut = places.journal.slice(list(matches_of(unit.name if unit else None, server.pid)), since=since)
+    run = unit.properties.get("InvocationID") if unit is not None else None
+    # The unit's own name would bring an earlier life's end in, whose record may come after our start.
+    matches = list(matches_of(None, server.pid, run or None))
+    cut = places.journal.slice(matches, since=since)
     haul.missed(cut.gaps)
     add_kernel_ring(haul, places, time.time(), tids=_threads(server))
     if cut.data:

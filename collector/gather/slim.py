@@ -13,6 +13,7 @@ from analyzers.privacy.redact import Redactor
 from analyzers.triage.from_core import core_material
 from analyzers.triage.material import Material
 from collector.gather.corefiles import apport_core
+from collector.gather.haul import CORE_FACT
 
 REPORT_SUFFIX = ".crash"
 
@@ -44,7 +45,9 @@ def slim(path: Path, redactor: Redactor | None) -> Material:
     numbers = count(1)
     with ExitStack() as stack:
         unpacked = stack.enter_context(opened(path))
-        return core_material(unpacked, "core", None, lambda: f"core-{next(numbers)}", redactor, str(path))
+        return core_material(
+            unpacked, "core", None, lambda: f"{CORE_FACT}{next(numbers)}", redactor, str(path)
+        )
 
 
 def slim_or_gap(path: Path, redactor: Redactor | None) -> tuple[Material, list[Gap]]:

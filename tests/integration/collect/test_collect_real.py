@@ -124,6 +124,10 @@ def test_the_core_itself_only_when_asked_for(dead: Provoked, journal: Path, tmp_
     with open_bundle(target) as bundle:
         assert bundle.manifest.memory
         assert any(file.kind == "core" for file in bundle.files)
+    report = verdict(target)
+    assert said_by(report)[:2] == ("SEGV-UAF-SLEEP", "D1")
+    tids = [thread.tid for thread in report.threads]
+    assert len(tids) == len(set(tids))
     # AND an existing bundle is not replaced by accident
     before = target.read_bytes()
     assert main([str(word) for word in words]) == 2

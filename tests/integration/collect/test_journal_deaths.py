@@ -51,6 +51,10 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
         core_record(NOW - 50, 300, "/usr/bin/nginx", None, "nginx.service"),
         ended(NOW - 49, "dumped", "11", "nginx.service"),
         said(NOW - 60, 300, "nginx: started", "nginx.service", "nginx"),
+        said(NOW - 80, 350, "forwarding to llama-server at :8080", "proxy.service", "proxy"),
+        said(NOW - 80, 351, "llama is our mascot", "shop.service", "python3"),
+        ended(NOW - 79, "dumped", "11", "proxy.service"),
+        ended(NOW - 78, "killed", "9", "shop.service"),
         *life(400, NOW - 40, "other.service"),
         ended(NOW - 30, "killed", "15", "other.service"),
         core_record(
@@ -69,7 +73,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_newest_death_is_first_and_only_servers_that_died_count(host: Path) -> None:
     deaths, _ = find_deaths(places(host), Wanted())
-    # THEN nginx's crash, the orderly stop and the record that mallory forged are none
+    # THEN nginx's crash, programs that only speak of llamas, the orderly stop and mallory's forgery are none
     assert [(death.pid, death.unit, death.signal) for death in deaths] == [(200, UNIT, 9), (100, UNIT, 11)]
     # AND one death told twice is one
     assert "systemd-coredump" in deaths[1].by

@@ -282,8 +282,9 @@ def strand(server: Server, number: int) -> Try:
     if early or not server.is_asleep():
         return Try(NOT_TRIED, "no answer, but the sleep was not where it was wanted")
     server.ask(("GET", "/slots", None))
-    freed = _until(lambda: bool(answers), 10.0)
-    end = "GET /slots woke it, and the request was answered" if freed else "GET /slots did not release it"
+    if not _until(lambda: bool(answers) and answers[0].status is not None, 10.0):
+        return Try(NOT_TRIED, "no answer, and GET /slots did not release it: a hang of another kind")
+    end = "GET /slots woke it, and the request was answered"
     return Try(SEEN, f"no answer for {SETTLE_SECONDS:.0f} s, the server asleep and alive; {end}")
 
 

@@ -6,6 +6,7 @@ import ast
 import errno
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from trial_builder import a_run, finding
 
 from analyzers.contracts.trials import Subject
 from analyzers.errors import UserError
-from collector.lab.verify import reproducer
+from collector.lab.verify import reproduce, reproducer
 from collector.lab.verify.reproducer import SOURCE, demand_new, script_for, write_reproducer
 
 
@@ -121,3 +122,22 @@ def test_the_script_names_its_licence_and_no_machine() -> None:
     text = SOURCE.read_text()
     assert "SPDX-License-Identifier: Apache-2.0" in text[:200]
     assert str(Path.home()) not in text
+
+
+@pytest.mark.parametrize(
+    ("late", "verdict"),
+    [([200], reproduce.SEEN), ([None], reproduce.NOT_TRIED), ([], reproduce.NOT_TRIED)],
+)
+def test_only_a_hang_that_waking_ends_is_seen_as_the_strand(monkeypatch, late, verdict) -> None:
+    # GIVEN a request without an answer on a server that sleeps
+    answers: list[reproduce.Answer] = []
+    server = SimpleNamespace(
+        settles=lambda _: None,
+        lives=lambda: True,
+        is_asleep=lambda: True,
+        ask=lambda _: answers.extend(reproduce.Answer(status, b"", 0.0, 1.0) for status in late),
+    )
+    monkeypatch.setattr(reproduce, "_pinned", lambda *_: (answers, False))
+    monkeypatch.setattr(reproduce, "_until", lambda condition, _: condition())
+    # WHEN it is woken THEN what becomes of the request decides
+    assert reproduce.strand(server, 0).verdict == verdict

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +18,7 @@ from analyzers.cli.output import printing
 from analyzers.contracts.bundle import Manifest
 from analyzers.errors import EXIT_OK, UserError
 from analyzers.privacy.visible import visible
+from collector.gather import options
 from collector.gather.choose import choose, living
 from collector.gather.dead import gather_death
 from collector.gather.deaths import Places, others
@@ -27,6 +29,9 @@ from collector.gather.servers import Server
 from collector.gather.tools import read_text
 from collector.gather.wanted import Wanted, wanted
 
+if TYPE_CHECKING:
+    from collector.gather.live import Ways
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 LIVE_PACKAGE, INSTALL = "httpx", "pip install 'llama-blackbox[agent]'"
 MAX_KEY_FILE = 1 << 16
@@ -36,42 +41,23 @@ LIVE_JOURNAL_SECONDS = 10.0  # a hang may be over before a slow journal has answ
 
 @app.command()
 def run(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="the bundle to write (.tar.zst, or a folder)")
-    ] = None,
-    unit: Annotated[str | None, typer.Option(help="the newest death of this systemd unit")] = None,
-    pid: Annotated[int | None, typer.Option(help="this process, dead or alive")] = None,
-    since: Annotated[
-        str | None, typer.Option(help="deaths after this: 2h, '2026-12-01 10:00', @UNIXSECONDS")
-    ] = None,
-    boot: Annotated[str | None, typer.Option(help="deaths of this boot: 0, -1, or its id")] = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="look twice at a server that hangs; needs --pid or --unit")
-    ] = False,
-    seconds: Annotated[float | None, typer.Option(help="--live: between the two looks")] = None,
-    stacks: Annotated[
-        bool,
-        typer.Option(
-            "--stacks/--no-stacks", help="--live: native stacks, which stop each thread for milliseconds"
-        ),
-    ] = True,
-    metrics: Annotated[
-        bool, typer.Option("--metrics", help="--live: also GET /metrics, which pokes the server's loop")
-    ] = False,
-    port: Annotated[
-        int | None, typer.Option(help="--live: the TCP port it serves, where that is not clear")
-    ] = None,
-    api_key_file: Annotated[Path | None, typer.Option(help="--live: file with the server's API key")] = None,
-    with_core: Annotated[
-        bool, typer.Option("--with-core", help="take the core itself in: memory, keys and prompts")
-    ] = False,
-    include_private: Annotated[
-        bool, typer.Option("--include-private", help="do not redact prompts, keys and home folders")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="replace an existing bundle")] = False,
-    journal: Annotated[Path | None, typer.Option(help="a journal folder instead of this host's own")] = None,
+    output: options.Output = None,
+    unit: options.Unit = None,
+    pid: options.Pid = None,
+    since: options.Since = None,
+    boot: options.Boot = None,
+    live: options.Live = False,
+    seconds: options.Seconds = None,
+    stacks: options.Stacks = True,
+    metrics: options.Metrics = False,
+    port: options.Port = None,
+    api_key_file: options.KeyFile = None,
+    with_core: options.WithCore = False,
+    include_private: options.Private = False,
+    force: options.Force = False,
+    journal: options.JournalFolder = None,
 ) -> int:
-    """Gather a bundle for `llama-blackbox triage`, here or elsewhere. Changes, stops and wakes nothing.
+    """Gather a bundle for `llama-blackbox triage`, here or elsewhere. Changes and wakes nothing.
 
     Without a name: the newest death of a llama-server. What could not be had is listed, with the way to it.
     """
@@ -81,7 +67,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
         if live:
             _only_a_name(asked)
-            haul, words = _live(places, asked, include_private, seconds, stacks, metrics, port, api_key_file)
+            ways = _ways(seconds, stacks=stacks, metrics=metrics, port=port, key_file=api_key_file)
+            haul, words = _live(places, asked, ways, include_private)
         else:
             haul, words = _gathered(places, asked, Path(folder), include_private)
         manifest = haul.write(target, private=include_private, memory=with_core, overwrite=force)
@@ -126,21 +113,13 @@ def _gathered(places: Places, asked: Wanted, folder: Path, private: bool) -> tup
     return haul, words
 
 
-def _live(
-    places: Places,
-    asked: Wanted,
-    private: bool,
-    seconds: float | None,
-    stacks: bool,
-    metrics: bool,
-    port: int | None,
-    key_file: Path | None,
-) -> tuple[Haul, str]:
-    import importlib.util
-
+def _ways(
+    seconds: float | None, *, stacks: bool, metrics: bool, port: int | None, key_file: Path | None
+) -> Ways:
+    """How to look. Raises UserError for a span or a key file that cannot be used, or without the extra."""
     if importlib.util.find_spec(LIVE_PACKAGE) is None:
         raise UserError(f"--live needs {LIVE_PACKAGE}", where="collect", remedy=f"run: {INSTALL}")
-    from collector.gather import live
+    from collector.gather import live  # httpx: 60 ms, and only in the extra
 
     ways = live.Ways(stacks=stacks, metrics=metrics, port=port)
     if seconds is not None:
@@ -149,19 +128,19 @@ def _live(
                 "not a time between looks", where=f"--seconds {seconds:g}", remedy="give 1 to 600"
             )
         ways = replace(ways, seconds=seconds)
-    if key_file is not None:
-        ways = live.with_key(ways, _key(key_file))
+    return live.with_key(ways, _key(key_file)) if key_file is not None else ways
+
+
+def _live(places: Places, asked: Wanted, ways: Ways, private: bool) -> tuple[Haul, str]:
     server = living(asked)
-    return look_live(
-        places, server, ways, private=private
-    ), f"llama-server, PID {server.pid}, looked at twice"
+    haul = look_live(places, server, ways, private=private)
+    return haul, f"llama-server, PID {server.pid}, looked at twice"
 
 
-def look_live(places: Places, server: Server, ways: object, *, private: bool = False) -> Haul:
-    """The haul of two looks at ``server``; ``ways`` is a ``live.Ways``."""
+def look_live(places: Places, server: Server, ways: Ways, *, private: bool = False) -> Haul:
+    """The haul of two looks at ``server``, then of what surrounds it."""
     from collector.gather import live
 
-    assert isinstance(ways, live.Ways)  # noqa: S101
     haul = Haul()
     known = identify(haul, places, server, private=private)
     live.gather_live(haul, server, known, ways)

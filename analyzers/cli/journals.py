@@ -12,6 +12,7 @@ from analyzers.errors import UserError
 
 READER = "collector.sources.journald"
 NEEDS = "systemd"  # the module of systemd-python
+BUILD = "apt-get install libsystemd-dev pkg-config gcc python3-dev"  # there is no wheel of it
 EXPORT = "journalctl --file FILE -o export > server.export"
 
 
@@ -23,6 +24,6 @@ def journals_into(files: Sequence[Path], target: Path) -> None:
         raise UserError(
             f"a journal file, and reading one needs systemd-python ({missing} is not installed)",
             where=plain(str(files[0])),
-            remedy=f"run: pip install 'llama-blackbox[agent]'; or: {EXPORT}",
+            remedy=f"run: pip install 'llama-blackbox[journal]' ({BUILD} first); or: {EXPORT}",
         )
     importlib.import_module(READER).write_journal_bundle(files, target)

@@ -23,7 +23,7 @@ BundleReader = Callable[[Path, Sequence[InputFile]], list[Material]]
 # A log repeats itself: gzip packs one 20 to 100 times, zstd some hundred times.
 TEXT_LIMITS = Limits(unpacked=16 << 30, ratio=1100)
 EXPORT = "journalctl --file FILE -o export > server.export"
-NOT_HERE = f"run: pip install 'llama-blackbox[agent]'; or: {EXPORT}"
+NOT_HERE = f"run: pip install 'llama-blackbox[journal]'; or: {EXPORT}"
 
 
 def other_materials(

@@ -100,7 +100,9 @@ def test_interrupt_has_the_shells_status(
     assert run(capsys, "fake")[0] == 130
 
 
-@pytest.mark.parametrize("args", [["triage", "x", "--pid", "1"], ["triage", "--no-such-option", "x"], ["explain", "a", "b"]])
+@pytest.mark.parametrize(
+    "args", [["triage", "x", "--pid", "1"], ["triage", "--no-such-option", "x"], ["explain", "a", "b"]]
+)
 def test_a_wrong_command_line_is_one_line_and_status_2(
     args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -240,7 +240,7 @@ def test_raw_journals_without_the_collectors_reader_name_the_extra(tmp_path: Pat
     path = tmp_path / "x.journal"
     path.write_bytes(b"LPKSHHRH" + bytes(5000))
     with pytest.raises(
-        UserError, match=r"only the collector reads these.*llama-blackbox\[agent\].*journalctl --file"
+        UserError, match=r"only the collector reads these.*llama-blackbox\[journal\].*journalctl --file"
     ):
         run(path)
 

@@ -284,7 +284,7 @@ def strand(server: Server, number: int) -> Try:
     server.ask(("GET", "/slots", None))
     if not _until(lambda: bool(answers) and answers[0].status is not None, 10.0):
         return Try(NOT_TRIED, "no answer, and GET /slots did not release it: a hang of another kind")
-    return Try(SEEN, "no answer, the server sleeps and lives; GET /slots woke it, and the request was answered")
+    return Try(SEEN, "no answer, asleep and alive; GET /slots woke it, and the request was answered")
 
 
 def _not_stranded(server: Server, answers: list[Answer], what: str) -> Try:

@@ -18,7 +18,7 @@ from collector.lab.verify.judge import oom_kills, settled
 from collector.lab.verify.session import Bench
 
 # Fresh servers for one trial. Held points were met at the first in 80 of 80. A reload that puts the model
-# where it was before the sleep says nothing; with the allocator as ServerSpec.poisoned sets it none of 36 did.
+# where it was before the sleep says nothing; with the allocator of ServerSpec.poisoned none of 36 did.
 TRIES = 3
 
 

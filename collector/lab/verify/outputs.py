@@ -107,8 +107,11 @@ def _write_junit(run: TrialRun, path: Path) -> None:
 
 
 def _write_reproducer(run: TrialRun, folder: Path, voice: Voice) -> None:
-    from collector.lab.verify.reproducer import write_reproducer
+    from collector.lab.verify.reproducer import shown_defects, write_reproducer
 
+    if not shown_defects(run):
+        voice.tell("no reproducer is written: this run showed none of the defects it could show")
+        return
     for path in write_reproducer(run, folder):
         voice.tell(f"reproducer: {path}")
 

@@ -121,8 +121,9 @@ def test_a_poke_without_an_answer_was_not_handled():
     assert MetricsPin([]).handled(placed(10.0, 10.0)) is None
 
 
-def test_a_natural_look_is_taken_to_have_happened_at_its_moment():
-    assert NaturalPin([]).handled(placed(10.0, 10.0)) == 10.0
+def test_a_learnt_moment_is_no_look_that_was_seen():
+    # GIVEN a build whose sleep is only predicted THEN a server that stayed awake there proves nothing
+    assert NaturalPin([0.0]).handled(placed(10.0, 10.0)) is None
 
 
 def test_obedience_is_seen_not_assumed(monkeypatch):

@@ -83,8 +83,8 @@ class NaturalPin:
             self.correction.learn(self.correction.seconds + late)
 
     def handled(self, pinned: Pinned) -> float | None:
-        """The learnt moment itself: a loop that does not sleep there says nothing."""
-        return pinned.poked
+        """None: the learnt moment is no observed look; a server that does not sleep there says nothing."""
+        return None
 
     def obeys(self, server: RunningServer) -> bool:
         delay = dry_nature(server, NATURAL_DEADLINE).delay

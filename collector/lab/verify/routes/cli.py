@@ -103,6 +103,12 @@ def routes(
     """
     places = options.Outputs(json, junit, None, output, update_catalogue)
     choice = Choice(_routes(route), _states(state), sample, seed, picture, places)
+    if target is None and touch_host is not None:
+        raise UserError(
+            "--touch-host names the host of a --target, and there is none",
+            where="verify routes",
+            remedy="add --target URL, or leave it out to test a server of our own",
+        )
     if target is not None:
         return _foreign(target, touch_host, all_routes, api_key_file, choice)
     subjects = wanted(version, server_bin, build, Wanted(fix=fix, asan=asan, model=model))

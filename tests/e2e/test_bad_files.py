@@ -160,6 +160,5 @@ def test_without_an_executable_there_is_one_line(tmp_path: Path) -> None:
 
 def test_command_lines_that_make_no_sense_are_one_line(tmp_path: Path) -> None:
     log = put(tmp_path / "server.log", START)
-    refused(triage(), "--help")
     refused(triage("--no-such-option", log), "--no-such-option")
     refused(triage("--json", "--markdown", log), "exclude each other")

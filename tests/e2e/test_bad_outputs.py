@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from bad_material import ASLEEP, FAULT, REQUEST, START, put
-from bad_run import PATIENCE, UNDECIDED, VERDICT, command, judged, quick, refused, spawn, triage, untouched
+from bad_run import PATIENCE, UNDECIDED, command, judged, quick, refused, spawn, triage, untouched
 
 import analyzers.triage.run as run_module
+from analyzers.triage.inputs import Source
 
 
 @pytest.fixture
@@ -62,7 +65,8 @@ def test_a_reader_that_leaves_is_no_fault(log: Path) -> None:
     os.close(read)
     with open(write, "wb") as pipe:
         outcome = spawn("--json", log, stdout=pipe)
-    assert (outcome.status, outcome.err) == (VERDICT, "")
+    # THEN no complaint, and the status the verdict has for a reader that stays
+    assert (outcome.status, outcome.err) == (UNDECIDED, "")
 
 
 def test_a_narrow_terminal_and_an_ascii_one_get_a_report(log: Path) -> None:
@@ -106,14 +110,14 @@ def test_one_unusable_input_among_many_is_named(tmp_path: Path, log: Path) -> No
 
 def _while_reading(monkeypatch: pytest.MonkeyPatch, act: object) -> None:
     """Have ``act`` happen after an input was looked at and before it is read."""
-    sniff = run_module.sniff
+    given = run_module.given
 
-    def sniffed(path: Path) -> str:
-        kind = sniff(path)
-        act(path)  # type: ignore[operator]
-        return kind
+    def looked(paths: Sequence[Path], stack: ExitStack) -> list[Source]:
+        sources = given(paths, stack)
+        act(sources[0].path)  # type: ignore[operator]
+        return sources
 
-    monkeypatch.setattr(run_module, "sniff", sniffed)
+    monkeypatch.setattr(run_module, "given", looked)
 
 
 def test_an_input_that_vanishes_while_it_is_read_is_one_line(

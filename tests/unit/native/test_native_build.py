@@ -49,7 +49,7 @@ def test_the_record_says_how_it_was_made(recipe, tools, cache) -> None:
     assert "-DLLAMA_BUILD_NUMBER=11138" in record["flags"]
     assert record["bytes"]["binary"] == made.binary.stat().st_size
     assert record["bytes"]["tree"] > 0
-    assert record["seconds"] > 0
+    assert record["seconds"] >= 0  # rounded: a pretended compiler is done at once
     assert (made.binary.parent / "build.log").is_file()
 
 

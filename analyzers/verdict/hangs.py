@@ -39,7 +39,9 @@ def aborting(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     last = case.looks[-1].fact if case.looks else None
     if not lives(case, ending) or (last is not None and last.dumping):
         return None
-    own_tracer = last is not None and bool(last.tracer_is_child) and last.tracer in DEBUGGERS
+    # The debugger lets go before the server ends: a look at any moment of it tells as much as the last one.
+    traced = [seen for seen in case.looks if seen.fact.tracer_is_child and seen.fact.tracer in DEBUGGERS]
+    own_tracer = bool(traced)
     helper = own_tracer or (last is not None and any(child in DEBUGGERS for child in last.children))
     printing = [r for r in case.readings if r.stack.live and (r.aborts or r.exception)]
     texts = [s for s in case.aborts if not s.forgeable and s.fact.shape in FATAL]
@@ -57,7 +59,7 @@ def aborting(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
             filter(
                 None,
                 (
-                    "a debugger that the server itself started traces it" if own_tracer else "",
+                    "a debugger that the server itself started traced it" if own_tracer else "",
                     "a debugger runs as its child" if helper and not own_tracer else "",
                     "a thread waits inside the abort routine" if printing else "",
                     f"the server printed: {said}"
@@ -68,7 +70,7 @@ def aborting(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
                 ),
             )
         ),
-        witnesses=(*ids_of(case.looks[-1:], texts), *(r.id for r in printing)),
+        witnesses=(*ids_of(traced[-1:] or case.looks[-1:], texts), *(r.id for r in printing)),
     )
 
 

@@ -18,12 +18,15 @@ def test_a_model_deleted_while_the_server_sleeps_aborts_the_wake(plays: Plays) -
     assert "missing" in answer.reasons
 
 
-def test_the_same_abort_without_a_look_at_the_file_is_the_wakes(plays: Plays) -> None:
+def test_the_same_abort_without_a_look_at_the_file_goes_by_the_servers_own_words(plays: Plays) -> None:
+    # GIVEN no look at the file: the log says that it could not be opened, the core alone says nothing of it
     play = plays("d7")
     answer = ask(play.core, play.log)
-    assert answer.said == Said("ABRT-WAKE-RELOAD", "D7", "wake", "waking", "strong")
-    assert "the state of the model file" in answer.gaps
-    assert ask(play.core).said == Said("ABRT-WAKE-RELOAD", "D7", "wake", "waking", "weak")
+    assert answer.said == Said("ABRT-WAKE-RELOAD", "D7", "model-file", "waking", "strong")
+    assert "could not be opened" in answer.reasons
+    alone = ask(play.core)
+    assert alone.said == Said("ABRT-WAKE-RELOAD", "D7", "wake", "waking", "weak")
+    assert "the state of the model file" in alone.gaps
 
 
 @pytest.mark.full

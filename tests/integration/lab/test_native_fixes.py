@@ -9,11 +9,13 @@ import json
 import signal
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
 from collector.lab.faults.pinning import pin
 from collector.lab.faults.prompts import count_tokens, long_tokenize, stranding, touch
+from collector.lab.faults.slow_work import CONTEXT, WIDE
 from collector.lab.native.asan import read_report
 from collector.lab.native.build import Recipe, find_build
 from collector.lab.reference import ServerSpec, cached_model
@@ -129,7 +131,7 @@ def test_counting_requests_strands_no_task(lab) -> None:
 
 def test_a_stream_keeps_the_server_awake_and_its_lost_client_does_not(lab) -> None:
     """GIVEN a stream that outlasts the idle limit WHEN its client hangs up THEN the server sleeps."""
-    server = lab.start(spec_of(COUNT_REQUESTS, context=65_536))
+    server = lab.start(replace(spec_of(COUNT_REQUESTS), model=cached_model(WIDE), context=CONTEXT))
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         body = json.dumps({"prompt": "hello", "n_predict": -1, "stream": True, "ignore_eos": True})
         head = f"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"

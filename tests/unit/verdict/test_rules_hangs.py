@@ -421,3 +421,25 @@ def test_a_healthy_idle_server_is_no_fault() -> None:
 def test_a_log_alone_hangs_nobody() -> None:
     # An idle server prints nothing either.
     assert found(Maker().log(*NEVER_SLEPT, "task-launched")).class_ == "UNDETERMINED"
+
+
+@pytest.mark.parametrize(
+    ("moments", "confidence"),
+    [
+        ((True, True), "proven"),
+        ((True, False), "proven"),  # the debugger has let go, the server is about to end
+        ((False, True), "proven"),
+        ((False, False), None),
+    ],
+)
+def test_a_debugger_of_its_own_tells_at_any_moment_of_the_looks(
+    moments: tuple[bool, ...], confidence: str | None
+) -> None:
+    made = Watched()
+    made.log("listening").abort("ggml-assert")
+    for second, traced in enumerate(moments):
+        tracing = {"state": "t", "tracer": "gdb", "tracer_is_child": True} if traced else {}
+        made.look(100.0 + second, **tracing)
+    finding = found(made)
+    assert (finding.class_ == "HANG-ABORTING") == (confidence is not None)
+    assert confidence in (None, finding.confidence)

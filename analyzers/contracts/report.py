@@ -124,12 +124,63 @@ class Gap(Part):
     command: str | None = None
 
 
+class Death(Part):
+    """One incident of an input that holds several: its line of the table. ``number`` is what
+    ``--incident`` takes, from 1, in the order of the table. ``at`` is Unix seconds, None when no clock says.
+    """
+
+    number: int
+    class_: str = Field(alias="class")
+    defect: str | None = None
+    cause: str = "unknown"
+    phase: str = "unknown"
+    confidence: str = "undetermined"
+    handler: str | None = None
+    top_frame: str | None = Field(default=None, description="the first telling frame of the faulting stack")
+    pid: int | None = None
+    build: str | None = None
+    at: float | None = None
+    inputs: list[str] = Field(default=[], description="names of the inputs that it was joined from")
+    witnesses: list[str] = Field(
+        default=[], description="kinds of evidence that were joined: core, self-trace, kernel, supervisor, …"
+    )
+    bug_key: str | None = None
+    site_key: str | None = None
+
+
+class FrameCount(Part):
+    function: str
+    count: int = 1
+
+
 class Incident(Part):
+    """A group of incidents that are likely one bug. ``deaths`` are its members."""
+
     key: str
     title: str
     class_: str = Field(alias="class")
     count: int = 1
     pids: list[int] = []
+    defect: str | None = None
+    top_frames: list[FrameCount] = Field(default=[], description="most frequent first")
+    keys: list[str] = Field(default=[], description="the exact bug keys that were joined")
+    explain: list[str] = Field(default=[], description="why these are one group, and what was kept apart")
+    deaths: list[Death] = []
+
+
+class ClockOffset(Part):
+    """Two clocks of one incident's sources, compared. ``clock`` reads ``seconds`` more than ``to``.
+
+    ``spread`` is the width of the interval that the pairs leave, in seconds; ``pairs`` is how many moments
+    both clocks name.
+    """
+
+    clock: str = Field(description="elapsed | mono | kernel | wall, with its source")
+    to: str
+    seconds: float
+    spread: float | None = None
+    pairs: int = 1
+    explain: str = ""
 
 
 class Tool(Part):
@@ -151,7 +202,10 @@ class Report(Part):
     inputs: list[InputFile] = []
     redaction: str = "default"
     host: Host = Host()
-    incidents: list[Incident] = []
+    incidents: list[Incident] = Field(default=[], description="groups; empty when there is one incident")
+    overview: str = Field(default="", description="one sentence over all incidents, when there are several")
+    incident: int = Field(default=1, description="the number of the incident that the verdict is about")
+    clocks: list[ClockOffset] = []
     verdict: Verdict
     signature: Signature = Signature()
     process: Process = Process()

@@ -19,17 +19,22 @@ from analyzers.triage.material import CoreWork, Material, numbering
 from analyzers.triage.sound import sound
 
 JournalReader = Callable[[Sequence[Path], Path], None]
+Progress = Callable[[int, Sequence[Source]], None]
 
 
 @dataclass(frozen=True)
 class Options:
     """What the user asked for. ``exe``: the executable of the core(s). ``journals`` writes a bundle of raw
-    journal files into an empty folder; the collector's, handed in by the dispatcher."""
+    journal files into an empty folder; the collector's, handed in by the dispatcher. ``incident``: the number
+    of the one to report on when there are several, the best-founded one if not given. ``progress`` is told
+    how many of the inputs are read, before the first one and after each."""
 
     exe: Path | None = None
     fast: bool = False
     include_private: bool = False
     journals: JournalReader | None = None
+    incident: int | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,11 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
         demand_program(options.exe)
     next_id = numbering()
     inputs = given(paths, stack)
-    materials = [m for source in inputs for m in _read(source, options, next_id, stack)]
+    materials: list[Material] = []
+    for number, source in enumerate(inputs):
+        _tell(options, number, inputs)
+        materials += _read(source, options, next_id, stack)
+    _tell(options, len(inputs), inputs)
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
     judged, loose = judge_all(materials)
     report = sound(_report(materials, judged, loose, options))
@@ -65,6 +74,11 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
         report = redacted(report, redactor)
     cores = tuple(item.group.core for item in judged if item.group.core is not None)
     return Triage(report, options, tuple(inputs), cores, redactor)
+
+
+def _tell(options: Options, read: int, inputs: Sequence[Source]) -> None:
+    if options.progress is not None:
+        options.progress(read, inputs)
 
 
 def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:

@@ -18,7 +18,8 @@ class Frame:
     """One stack frame, innermost first in a stack.
 
     ``function`` is demangled C++ text as the tool printed it; ``offset`` is relative to the module's
-    load address; ``repeat`` is how many equal consecutive frames were folded into this one.
+    load address; ``repeat`` is how many equal consecutive frames were folded into this one. ``trust`` is an
+    id of ``analyzers.stacks.trust`` where it differs from what the stack's rung says.
     """
 
     function: str | None = None
@@ -30,6 +31,7 @@ class Frame:
     line: int | None = None
     inlined: bool = False
     repeat: int = 1
+    trust: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class StackFact:
     tid: int | None = None
     name: str | None = None
     crashed: bool = False
-    rung: str = "pasted"  # notes | eu-stack | stride | gdb | live | self-trace | pasted
+    rung: str = "pasted"  # notes | scan | eu-stack | stride | gdb | live | self-trace | pasted
     frames: tuple[Frame, ...] = ()
     complete: bool = False  # reaches clone, _start or main
     live: bool = False  # the process was alive when this was taken

@@ -95,6 +95,9 @@ class FrameView(Part):
     line: int | None = None
     repeat: int = 1
     telling: bool = Field(default=False, description="this frame decided the verdict")
+    trust: str | None = Field(
+        default=None, description="how it is known: register | unwound | scanned | guessed | printed"
+    )
 
 
 class Thread(Part):
@@ -103,6 +106,7 @@ class Thread(Part):
     crashed: bool = False
     role: str | None = Field(default=None, description="queue-loop, http or None")
     rung: str = "unknown"
+    trust: str | None = Field(default=None, description="one sentence on how these frames were found")
     frames: list[FrameView] = []
 
 

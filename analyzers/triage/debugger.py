@@ -24,7 +24,7 @@ def debugger_part(report: Report, work: CoreWork) -> Report:
             crashed=True,
             role=crashed.role if crashed else None,
             rung="gdb",
-            frames=[frame_view(frame) for frame in fold(answer.frames)],
+            frames=[frame_view(frame, rung="gdb") for frame in fold(answer.frames)],
         )
         threads.append(view)
     return report.model_copy(update={"threads": threads, "gaps": gaps})

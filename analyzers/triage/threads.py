@@ -7,6 +7,7 @@ from collections.abc import Callable
 from analyzers.contracts.facts import Frame
 from analyzers.contracts.report import FrameView, Thread
 from analyzers.stacks.frames import name_of, regex_splitter, route_handler
+from analyzers.stacks.trust import stack_trust, trust_of
 from analyzers.verdict.case import Case
 from analyzers.verdict.reading import DEEP_RECURSION, StackReading
 
@@ -49,9 +50,16 @@ def role_of(reading: StackReading) -> str | None:
 def _view(reading: StackReading) -> Thread:
     stack, role = reading.stack, role_of(reading)
     telling = _telling(reading, role)
-    frames = [frame_view(frame, at in telling) for at, frame in enumerate(stack.frames[:FRAME_LIMIT])]
+    shown = stack.frames[:FRAME_LIMIT]
+    frames = [frame_view(frame, at in telling, stack.rung) for at, frame in enumerate(shown)]
     return Thread(
-        tid=stack.tid, name=stack.name, crashed=stack.crashed, role=role, rung=stack.rung, frames=frames
+        tid=stack.tid,
+        name=stack.name,
+        crashed=stack.crashed,
+        role=role,
+        rung=stack.rung,
+        trust=stack_trust(stack),
+        frames=frames,
     )
 
 
@@ -73,8 +81,8 @@ def _telling(reading: StackReading, role: str | None) -> set[int]:
     return {at for at in (*firsts, handler.frame_index if handler else None) if at is not None}
 
 
-def frame_view(frame: Frame, telling: bool = False) -> FrameView:
-    """One frame of the report."""
+def frame_view(frame: Frame, telling: bool = False, rung: str = "") -> FrameView:
+    """One frame of the report, as found by ``rung``."""
     return FrameView(
         function=frame.function,
         module=frame.module,
@@ -83,4 +91,5 @@ def frame_view(frame: Frame, telling: bool = False) -> FrameView:
         line=frame.line,
         repeat=frame.repeat,
         telling=telling,
+        trust=trust_of(frame, rung),
     )

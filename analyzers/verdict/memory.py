@@ -12,6 +12,7 @@ from analyzers.verdict.sleep import SleepStory
 
 SIGBUS, SIGABRT = int(signal.SIGBUS), int(signal.SIGABRT)
 MEMORY_SIGNALS = (int(signal.SIGSEGV), SIGBUS)
+SCANNED = "scan"
 OWN_RUNGS = ("eu-stack", "stride", "gdb")
 
 
@@ -30,7 +31,7 @@ def memory_fault(case: Case, ending: Ending, crash: StackReading | None) -> bool
 
 def by_trust(confidence: str, crash: StackReading) -> str:
     """Text is no core: a pasted stack carries at most strong, one that a client could have printed weak."""
-    if crash.forgeable:
+    if crash.forgeable or crash.stack.rung == SCANNED:  # a scanned stack may hold frames of an earlier call
         return at_most(confidence, "weak")
     return confidence if crash.stack.rung in OWN_RUNGS else at_most(confidence, "strong")
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from analyzers.contracts.facts import Frame, StackFact
 from analyzers.stacks.frames import is_plumbing, name_of, reader_kind, regex_splitter, route_handler
 
-RUNG_RANK = {"gdb": 5, "stride": 5, "eu-stack": 4, "live": 4, "self-trace": 3, "pasted": 2, "notes": 1}
+RUNG_RANK = {"gdb": 5, "stride": 5, "eu-stack": 4, "live": 4, "self-trace": 3, "pasted": 2}
+RUNG_RANK |= {"scan": 1, "notes": 1}
 CYCLE_LIMIT = (
     4  # functions that call each other in turn; the regex splitter's cycle has two, its frames three
 )
-CORE_RUNGS = ("notes", "eu-stack", "stride", "gdb")
+CORE_RUNGS = ("notes", "scan", "eu-stack", "stride", "gdb")
 SAME_FAULT_FRAMES = 4  # distinct telling functions that two views of one fault share; one alone is too common
 DEEP_RECURSION = 200  # folded frames; ordinary nesting of llama-server stays far below
 ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete", "unlink_chunk")

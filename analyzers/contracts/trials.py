@@ -87,6 +87,10 @@ class Judgement(Part):
     phase: str = "unknown"
     confidence: str = "undetermined"
     summary: str = ""
+    named: bool = Field(
+        default=True,
+        description="False: no frame of the crash has a name, so that it can be attributed to nothing",
+    )
 
 
 class Trial(Part):

@@ -22,6 +22,7 @@ from analyzers.triage.faults import named_in, one_fault
 from analyzers.triage.lineage import as_its_own, with_life
 from analyzers.triage.lives import Life
 from analyzers.triage.material import CoreWork, Material
+from analyzers.triage.readers.deaths import settled
 from analyzers.triage.ties import tie_gaps, ties
 
 WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
@@ -49,7 +50,7 @@ class _Open:
 def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     """The incidents in the order of their anchors, and the gaps that belong to none."""
     loose = [gap for material in materials for gap in _not_believed(material)]
-    materials = [_believed(material) for material in materials]
+    materials = [_believed(material) for material in settled(materials)]
     anchors = [material for material in materials if material.anchor]
     if not anchors:
         materials, gaps = one_fault(materials)
@@ -88,6 +89,7 @@ def _from_anchor(material: Material) -> _Open:
         evidence=list(material.evidence),
         gaps=list(material.gaps),
         process=material.process,
+        lives=list(material.lives),
         core=material.core,
     )
 

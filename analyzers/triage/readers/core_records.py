@@ -1,22 +1,24 @@
 """``coredumpctl info`` and ``coredumpctl list``: systemd's record of a core, with or without its stacks.
 
-Of several records the newest of a llama-server is read; the others are other deaths, and a gap names them.
+Each record of a llama-server is a death. Beside other evidence the newest is read, and a gap names the
+others.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import ExitFact, StackFact, to_evidence
-from analyzers.contracts.report import Gap
+from analyzers.contracts.report import Gap, Process
 from analyzers.logs.text import visible
 from analyzers.triage.material import Material
 from analyzers.triage.readers.bounded import small_lines
+from analyzers.triage.readers.deaths import MAX_DEATHS, OneOfSeveral
 from analyzers.triage.readers.stamps import wall_seconds
 
 NextId = Callable[[], str]
@@ -54,18 +56,56 @@ class Record:
 
 
 def core_record_material(path: Path, name: str, next_id: NextId) -> Material:
-    """The chosen record and its stacks, with the record's process. Raises OSError."""
+    """The newest record of a server and its stacks, with a gap that names the others. Raises OSError."""
+    *_, last = core_record_materials(path, name, next_id)
+    return last.whole or last if isinstance(last, OneOfSeveral) else last
+
+
+def core_record_materials(path: Path, name: str, next_id: NextId) -> list[Material]:
+    """A material for each record of a server, then what is left to say; one alone for one. Raises OSError."""
     lines = small_lines(path)
     found = records(lines)
     if not found:
-        return Material(gaps=(Gap(what=f"a core record in {name}", why="its table has no rows"),))
-    chosen = newest([record for record in found if record.server] or found)
-    who = Incarnation(pid=chosen.pid, boot_id=chosen.boot_id)
-    stacks = _stacks(lines[chosen.first - 1 : chosen.last], name, next_id, who)
-    gaps = [gap for gap in (_others(found, chosen, name), _storage(chosen, name)) if gap is not None]
+        return [Material(gaps=(Gap(what=f"a core record in {name}", why="its table has no rows"),))]
+    ours = [record for record in found if record.server] or found
+    kept = ours[-MAX_DEATHS:]
+    read = [_read(record, lines, name, next_id) for record in kept]
+    chosen = newest(kept)
+    gaps = [gap for gap in (_others(found, chosen, name),) if gap is not None]
+    whole = read[kept.index(chosen)]
+    whole = replace(whole, gaps=(*whole.gaps, *gaps))
+    if len(read) == 1:
+        return [whole]
+    deaths = [
+        OneOfSeveral(
+            evidence=one.evidence,
+            gaps=one.gaps,
+            process=Process(pid=record.pid, boot_id=record.boot_id, exe=record.exe),
+            anchor=True,
+            whole=whole,
+        )
+        for record, one in zip(kept, read, strict=True)
+    ]
+    return [*deaths, OneOfSeveral(gaps=tuple(_left(found, kept, name)), whole=whole)]
+
+
+def _read(record: Record, lines: Sequence[str], name: str, next_id: NextId) -> Material:
+    who = Incarnation(pid=record.pid, boot_id=record.boot_id)
+    stacks = _stacks(lines[record.first - 1 : record.last], name, next_id, who)
+    gap = _storage(record, name)
     return replace(
-        stacks, evidence=(*stacks.evidence, _end(chosen, name, next_id)), gaps=(*stacks.gaps, *gaps)
+        stacks,
+        evidence=(*stacks.evidence, _end(record, name, next_id)),
+        gaps=(*stacks.gaps, *([gap] if gap is not None else [])),
     )
+
+
+def _left(found: Sequence[Record], kept: Sequence[Record], name: str) -> Iterator[Gap]:
+    others = [record for record in found if record not in kept]
+    if others:
+        pids = ", ".join(str(record.pid) for record in others)[:200]
+        why = "they are of other programs" if len(kept) < MAX_DEATHS else f"the last {MAX_DEATHS} were read"
+        yield Gap(what=f"{len(others)} more core records in {name} (PID {pids})", why=why)
 
 
 def records(lines: Sequence[str]) -> list[Record]:

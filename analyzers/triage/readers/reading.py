@@ -14,6 +14,7 @@ from analyzers.errors import UserError
 from analyzers.triage.from_text import text_material
 from analyzers.triage.inputs import UNUSED, Source
 from analyzers.triage.material import Material
+from analyzers.triage.readers.deaths import several
 from analyzers.triage.readers.special import SPECIAL, special_material
 from analyzers.triage.sniff import ARCHIVE, FOLDER, JOURNAL, Look
 
@@ -40,19 +41,25 @@ def other_materials(
     if found is None or kind in (FOLDER, ARCHIVE):
         return [Material(inputs=listed, gaps=source.gaps)]
     if kind == JOURNAL:
-        return bundle(_from_journals(source, found, journals, stack), listed)
-    first, *rest = text_materials(source.path, source.name, found, next_id, stack)
+        parts = bundle(_from_journals(source, found, journals, stack), listed)
+        return [one for part in parts for one in several(part)]
+    read = text_materials(source.path, source.name, found, next_id, stack)
+    first, *rest = several(read[0]) if len(read) == 1 else read
     return [replace(first, inputs=(*listed, *first.inputs)), *rest]
 
 
 def text_materials(path: Path, name: str, found: Look, next_id: NextId, stack: ExitStack) -> list[Material]:
-    """A text's materials; only an issue has several, which list their parts. Raises UserError, OSError."""
+    """A text's materials: an issue's parts, which list themselves, or each core record. Raises UserError."""
     if found.packed:
         path = stack.enter_context(opened(path, limits=TEXT_LIMITS, magic=b""))
     if found.kind == "issue":
         from analyzers.triage.readers.issue import issue_materials
 
         return issue_materials(path, name, next_id, stack)
+    if found.kind == "core-record":
+        from analyzers.triage.readers.core_records import core_record_materials
+
+        return core_record_materials(path, name, next_id)
     if found.kind in SPECIAL:
         return [special_material(path, name, found.kind, next_id)]
     return [text_material(path, name, found.kind, next_id)]

@@ -66,6 +66,15 @@ class Judged:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Table:
+    """All incidents: number N is ``judged[N - 1]``. Groups and overview only where there are several."""
+
+    judged: tuple[Judged, ...]
+    incidents: tuple[Incident, ...] = ()
+    overview: str = ""
+
+
 def judge(group: Group) -> Judged:
     """Run the rules and name the incident."""
     group = replace(group, evidence=with_loop(group.evidence))
@@ -88,24 +97,28 @@ def standing(judged: Judged) -> tuple[bool, bool, int]:
 
 
 def report_of(
-    judged: Sequence[Judged],
+    first: Judged,
     *,
     inputs: Sequence[InputFile],
     gaps: Sequence[Gap] = (),
     host: Host | None = None,
     redaction: str = "default",
+    incidents: Sequence[Incident] = (),
+    overview: str = "",
+    incident: int = 1,
 ) -> Report:
-    """The report about the first of ``judged``, with a table of all of them when there are several."""
-    first = judged[0]
+    """The report about ``first``, number ``incident`` of the table when there are several."""
     return Report(
         tool=Tool(version=__version__, catalogue=known_defects().version),
         inputs=list(inputs),
         redaction=redaction,
         host=host or Host(),
-        incidents=_incidents(judged),
+        incidents=list(incidents),
+        overview=overview,
+        incident=incident,
         verdict=_verdict(first),
         signature=first.signature,
-        process=_process(first),
+        process=process_of(first),
         threads=thread_views(first.case),
         timeline=timeline_of(first.case),
         gaps=_gaps(first, gaps),
@@ -192,25 +205,8 @@ def _gaps(judged: Judged, more: Sequence[Gap]) -> list[Gap]:
     return list(unique.values())
 
 
-def _incidents(judged: Sequence[Judged]) -> list[Incident]:
-    if len(judged) < 2:
-        return []
-    groups: dict[str, list[Judged]] = {}
-    for item in judged:
-        groups.setdefault(item.signature.bug_key or item.finding.class_, []).append(item)
-    return [
-        Incident(
-            key=key,
-            title=members[0].finding.summary,
-            class_=members[0].finding.class_,
-            count=len(members),
-            pids=[m.group.process.pid for m in members if m.group.process.pid is not None],
-        )
-        for key, members in groups.items()
-    ]
-
-
-def _process(judged: Judged) -> Process:
+def process_of(judged: Judged) -> Process:
+    """The incident's process: what its own notes say, completed by its log and its supervisor."""
     case, known = judged.case, judged.group.process
     core = case.cores[0].fact if case.cores else None
     settings = case.settings[0].fact if case.settings else None

@@ -11,7 +11,7 @@ from analyzers.contracts.report import Advice, Gap, InputFile, Report
 from analyzers.core.packed import opened
 from analyzers.errors import UserError
 from analyzers.privacy.redact import Redactor
-from analyzers.triage.build import Judged, judge, report_of, standing
+from analyzers.triage.build import Judged, Table, judge, report_of
 from analyzers.triage.from_core import core_material
 from analyzers.triage.group import group
 from analyzers.triage.inputs import Source, demand_program, given, lost, with_hashes
@@ -39,7 +39,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Triage:
-    """A report, and what may still be asked: the debugger and the hashes."""
+    """A report, and what may still be asked: the debugger and the hashes. ``cores``: that of its incident."""
 
     report: Report
     options: Options
@@ -54,7 +54,8 @@ class Triage:
 
 
 def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
-    """The verdict on any mix of inputs. Raises UserError for an input that cannot be used.
+    """The verdict on any mix of inputs. Raises UserError for an input that cannot be used, and for the number
+    of an incident that there is not.
 
     Unpacked copies live as long as ``stack``; ``finish`` needs them.
     """
@@ -68,11 +69,13 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
         materials += _read(source, options, next_id, stack)
     _tell(options, len(inputs), inputs)
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
-    judged, loose = judge_all(materials)
-    report = sound(_report(materials, judged, loose, options))
+    groups, loose = group(materials)
+    table = _table([judge(item) for item in groups], materials)
+    report = sound(_report(materials, table, loose, options))
     if not options.include_private:
         report = redacted(report, redactor)
-    cores = tuple(item.group.core for item in judged if item.group.core is not None)
+    core = table.judged[report.incident - 1].group.core
+    cores = (core,) if core is not None else ()
     return Triage(report, options, tuple(inputs), cores, redactor)
 
 
@@ -81,10 +84,13 @@ def _tell(options: Options, read: int, inputs: Sequence[Source]) -> None:
         options.progress(read, inputs)
 
 
-def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:
-    """Group, then judge each incident; the best-founded one comes first."""
-    groups, loose = group(materials)
-    return sorted((judge(item) for item in groups), key=standing), loose
+def _table(judged: Sequence[Judged], materials: Sequence[Material]) -> Table:
+    """All incidents in the order that gives them their numbers."""
+    if len(judged) < 2:
+        return Table(tuple(judged))
+    from analyzers.triage.table import table_of  # the clustering: not for one incident
+
+    return table_of(judged, [listed.name for material in materials for listed in material.inputs])
 
 
 def _read(source: Source, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:
@@ -158,13 +164,31 @@ def _with_store(material: Material, path: Path, name: str, next_id: Callable[[],
     )
 
 
-def _report(
-    materials: Sequence[Material], judged: Sequence[Judged], loose: Sequence[Gap], options: Options
-) -> Report:
+def _report(materials: Sequence[Material], table: Table, loose: Sequence[Gap], options: Options) -> Report:
     host = next((material.host for material in materials if material.host is not None), None)
     inputs = [listed for material in materials for listed in material.inputs]
     redaction = "none" if options.include_private else "default"
-    return report_of(judged, inputs=inputs, gaps=loose, host=host, redaction=redaction)
+    number = _wanted(options.incident, len(table.judged))
+    return report_of(
+        table.judged[number - 1],
+        inputs=inputs,
+        gaps=loose,
+        host=host,
+        redaction=redaction,
+        incidents=table.incidents,
+        overview=table.overview,
+        incident=number,
+    )
+
+
+def _wanted(number: int | None, incidents: int) -> int:
+    if number is None or 1 <= number <= incidents:
+        return number or 1
+    raise UserError(
+        f"there is no incident {number}",
+        where="--incident",
+        remedy=f"give 1 to {incidents}" if incidents > 1 else "there is one incident, number 1",
+    )
 
 
 def redacted(report: Report, redactor: Redactor) -> Report:

@@ -1,0 +1,1 @@
+"""Keeps what a dying llama-server leaves: cores, captures, what was there before."""

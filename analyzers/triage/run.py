@@ -69,8 +69,8 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
         materials += _read(source, options, next_id, stack)
     _tell(options, len(inputs), inputs)
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
-    groups, loose = group(materials)
-    table = _table([judge(item) for item in groups], materials)
+    judged, loose = judge_all(materials)
+    table = _table(judged, materials)
     report = sound(_report(materials, table, loose, options))
     if not options.include_private:
         report = redacted(report, redactor)
@@ -82,6 +82,12 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
 def _tell(options: Options, read: int, inputs: Sequence[Source]) -> None:
     if options.progress is not None:
         options.progress(read, inputs)
+
+
+def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:
+    """Every incident, judged by itself, and the gaps that belong to none."""
+    groups, loose = group(materials)
+    return [judge(item) for item in groups], loose
 
 
 def _table(judged: Sequence[Judged], materials: Sequence[Material]) -> Table:

@@ -69,8 +69,7 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
         materials += _read(source, options, next_id, stack)
     _tell(options, len(inputs), inputs)
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
-    judged, loose = judge_all(materials)
-    table = _table(judged, materials)
+    table, loose = _judged(materials)
     report = sound(_report(materials, table, loose, options))
     if not options.include_private:
         report = redacted(report, redactor)
@@ -85,18 +84,20 @@ def _tell(options: Options, read: int, inputs: Sequence[Source]) -> None:
 
 
 def judge_all(materials: Sequence[Material]) -> tuple[list[Judged], list[Gap]]:
-    """Every incident, judged by itself, and the gaps that belong to none."""
+    """Every incident, judged by itself, in the order of their table; and the gaps that belong to none."""
+    table, loose = _judged(materials)
+    return list(table.judged), loose
+
+
+def _judged(materials: Sequence[Material]) -> tuple[Table, list[Gap]]:
     groups, loose = group(materials)
-    return [judge(item) for item in groups], loose
-
-
-def _table(judged: Sequence[Judged], materials: Sequence[Material]) -> Table:
-    """All incidents in the order that gives them their numbers."""
+    judged = tuple(judge(item) for item in groups)
     if len(judged) < 2:
-        return Table(tuple(judged))
+        return Table(judged), loose
     from analyzers.triage.table import table_of  # the clustering: not for one incident
 
-    return table_of(judged, [listed.name for material in materials for listed in material.inputs])
+    names = [listed.name for material in materials for listed in material.inputs]
+    return table_of(judged, names), loose
 
 
 def _read(source: Source, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:

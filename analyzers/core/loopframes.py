@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from analyzers.contracts.facts import Frame, StackFact
 
+SCANNED = "scan"
 AWAKE, ASLEEP, UNLOADING, WAKING, JUST_WOKEN = "awake", "asleep", "unloading", "waking", "just-woken"
 IN_CALLBACK = frozenset({UNLOADING, WAKING})
 
@@ -98,8 +99,11 @@ _DIRECT: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = (
 
 
 def loop_frames(stacks: Sequence[StackFact]) -> list[LoopFrames]:
-    """Every stack of a queue loop. One for each server that the process hosts."""
-    found = (_of_stack(stack) for stack in stacks)
+    """Every stack of a queue loop. One for each server that the process hosts.
+
+    A scanned stack is no witness: what stands on it may be left over from an earlier round of the loop.
+    """
+    found = (_of_stack(stack) for stack in stacks if stack.rung != SCANNED)
     return [loop for loop in found if loop is not None]
 
 

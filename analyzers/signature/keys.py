@@ -9,10 +9,12 @@ number, template argument or parameter stands in it, and recursion is folded.
   differ in the defect alone.
 - Where no defect is known: ``class|-|handler|site``. The site is the first three telling frames, and is
   then the best there is to tell bugs apart.
+- Where no frame has a name (a stripped build): ``class|-|handler|module+offset<module+offset<…``, offsets
+  from each module's load address: the same on every host and at every base, different in every build.
 - Without a stack: ``class|defect|route``, so that a hang or a log-only crash of one route is one bug.
 
 ``site_key`` answers "is this the same instruction of the same build?": the first 16 digits of the build-id
-and the offset of the first frame that is not plumbing.
+and the offset of the first frame that is not plumbing; the module's name where no build-id is known.
 
 The keys are made by a chain of small rules; each that acts leaves a line in ``explain``.
 """
@@ -28,7 +30,7 @@ from analyzers.signature import rules
 from analyzers.signature.rules import Draft, Rule
 from analyzers.stacks.frames import Handler
 
-VERSION = 1  # raised whenever the same crash would get another key
+VERSION = 2  # raised whenever the same crash would get another key
 
 
 @dataclass

@@ -14,6 +14,8 @@ PART_CHARS = 96  # of one name in a key; a longer one is cut and a digest added
 DIGEST_CHARS = 8
 BUILD_ID_CHARS = 16  # 64 bits name a build
 SEPARATOR = "|"
+OWN_STACKS = ("notes", "scan", "eu-stack", "stride", "gdb", "live")  # offsets that this program worked out
+SURE = (None, "register", "unwound")
 ABSENT = "-"
 
 
@@ -114,9 +116,43 @@ def _place_site(draft: Draft) -> str:
     named = (f for f in draft.frames if f.build_id and f.offset is not None)
     frame = next((f for f in named if not meaning.is_plumbing(f)), None)
     if frame is None or frame.build_id is None or frame.offset is None:
-        return "no telling frame has a build-id and an offset"
+        return _place_by_module(draft)
     draft.site_key = f"{frame.build_id[:BUILD_ID_CHARS]}+{frame.offset:#x}"
     return f"{draft.site_key} in {meaning.name_of(frame) or frame.module or 'a nameless frame'}"
+
+
+def _place_by_module(draft: Draft) -> str:
+    """Without any build-id the module's name stands for it: two builds may then share a key."""
+    spots = module_offsets(draft.frames)
+    if not spots or draft.stack is None or draft.stack.rung not in OWN_STACKS:
+        return "no telling frame has a build-id and an offset"
+    draft.site_key = spots[0]
+    return f"{spots[0]}: no build-id is known, so the module's name stands for the build"
+
+
+def module_offsets(frames: Sequence[Frame]) -> list[str]:
+    """``module+offset`` of the first frames whose place in their file is known, innermost first.
+
+    The offset counts from the file's load address, so that it is the same on every host and at every run.
+    A scanned stack gives the instruction itself alone: its callers are not certain.
+    """
+    own = (frame for frame in frames if not (frame.function and meaning.is_plumbing(frame)))
+    sure = [frame for frame in own if frame.trust in SURE and frame.module and frame.offset is not None]
+    return [f"{_part(str(frame.module))}+{frame.offset:#x}" for frame in sure[:SITE_FRAMES]]
+
+
+def _nameless(draft: Draft) -> bool:
+    """A stripped build: the frames that would tell have places in their files and no names."""
+    telling = [frame for frame in draft.frames if not (frame.function and meaning.is_plumbing(frame))]
+    named = any(frame.function for frame in telling[:SITE_FRAMES])
+    own = draft.stack is not None and draft.stack.rung in OWN_STACKS
+    return not named and own and not draft.defect and bool(module_offsets(draft.frames))
+
+
+def _stripped_key(draft: Draft) -> str:
+    spots = module_offsets(draft.frames)
+    key = _key(draft, [draft.handler or draft.route, "<".join(spots)])
+    return f"{key}: the telling frames have no names, so modules and build-relative offsets count"
 
 
 def _key(draft: Draft, parts: Sequence[str | None]) -> str:
@@ -147,7 +183,10 @@ PIPELINE: tuple[Rule, ...] = (
     Rule("handler", _has_stack, _find_handler),
     Rule("site", _has_stack, _choose_site),
     Rule("site key", _has_stack, _place_site),
-    Rule("bug key", lambda d: not d.site and not (d.defect and d.handler), _stackless_key),
+    Rule("bug key", _nameless, _stripped_key),
+    Rule(
+        "bug key", lambda d: d.bug_key is None and not d.site and not (d.defect and d.handler), _stackless_key
+    ),
     Rule("bug key", lambda d: d.bug_key is None and bool(d.defect and d.handler), _defect_key),
     Rule("bug key", lambda d: d.bug_key is None, _site_key_parts),
 )

@@ -28,6 +28,7 @@ from analyzers.stacks.loosened import loose_gap
 
 __all__ = ["DEEP_FRAMES", "FIRST_FRAMES", "EuStacks", "parse_eu_stack", "read_stacks", "run_on"]
 
+NO_TOOL = "stacks of all threads"  # the gap of a host without it
 INSTALL = "apt-get install --no-install-recommends elfutils"
 ENDS = ("clone", "clone3", "__clone", "__clone3", "_start", "main", "__libc_start_main")
 
@@ -53,16 +54,31 @@ class EuStacks:
         return any(stack.frames for stack in self.stacks)
 
 
-def read_stacks(core: Core, exe: str | Path | None = None, *, frames: int = FIRST_FRAMES) -> EuStacks:
-    """Run eu-stack on the core; whatever goes wrong becomes a gap, never an exception."""
-    return run_on(str(core.path), core, exe, frames=frames)
+def read_stacks(
+    core: Core,
+    exe: str | Path | None = None,
+    *,
+    frames: int = FIRST_FRAMES,
+    symbols: Path | None = None,
+) -> EuStacks:
+    """Run eu-stack on the core; whatever goes wrong becomes a gap, never an exception.
+
+    ``symbols``: a folder laid out by build-id that is searched for program and debug files.
+    """
+    return run_on(str(core.path), core, exe, frames=frames, symbols=symbols)
 
 
 def run_on(
-    path: str, core: Core, exe: str | Path | None, *, frames: int, pass_fds: tuple[int, ...] = ()
+    path: str,
+    core: Core,
+    exe: str | Path | None,
+    *,
+    frames: int,
+    pass_fds: tuple[int, ...] = (),
+    symbols: Path | None = None,
 ) -> EuStacks:
     """As ``read_stacks``, on the view of ``core`` that stands at ``path``."""
-    argv = eu_stack(path, exe, frames)
+    argv = eu_stack(path, exe, frames, symbols)
     if argv is None:
         return EuStacks(gaps=(missing_tool(),))
     try:
@@ -85,7 +101,7 @@ def run_on(
 
 def missing_tool() -> Gap:
     """The gap of a host without elfutils."""
-    return Gap(what="stacks of all threads", why=f"{TOOL} is not installed", command=INSTALL)
+    return Gap(what=NO_TOOL, why=f"{TOOL} is not installed", command=INSTALL)
 
 
 def _gaps(done: confine.Finished, stacks: tuple[StackFact, ...], complaint: str) -> tuple[Gap, ...]:

@@ -18,6 +18,7 @@ from analyzers.stacks import eustack, stride
 
 if TYPE_CHECKING:  # gdb's transport and parser are not on the way to the verdict
     from analyzers.stacks.gdb import GdbAnswer
+    from analyzers.symbols.places import Places
 
 PROGRAM_COUNTERS = ("rip", "pc")
 LINK_REGISTER = "x30"  # aarch64 keeps the caller's address in a register
@@ -38,27 +39,51 @@ class Unwound:
         return next((stack for stack in self.stacks if stack.crashed), None)
 
 
-def unwind(core: Core, exe: str | Path | None = None) -> Unwound:
-    """The core's stacks; never raises. ``exe``: the executable, where it is not where the core says."""
+def unwind(core: Core, exe: str | Path | None = None, places: Places | None = None) -> Unwound:
+    """The core's stacks; never raises. ``exe``: the executable, where it is not where the core says.
+
+    ``places``: where symbol files may be; looked at only when what is at hand names no frame of a stack.
+    """
+    found = _unwind(core, exe)
+    if not any(is_poor(stack) for stack in found.stacks):
+        return found
+    from analyzers.stacks import poor  # most cores need none of it
+
+    def again(symbols: Path) -> Unwound:
+        return _unwind(core, exe, symbols)
+
+    return poor.improved(core, found, places, again)
+
+
+def is_poor(stack: StackFact) -> bool:
+    """The unwinder got nowhere: no frame of it has a name, and it does not reach the thread's beginning."""
+    return not stack.complete and not any(frame.function for frame in stack.frames)
+
+
+def _unwind(core: Core, exe: str | Path | None, symbols: Path | None = None) -> Unwound:
     exe, exe_gaps = checked_program(core, exe)
-    first = eustack.read_stacks(core, exe)
+    first = eustack.read_stacks(core, exe, symbols=symbols)
     first = replace(first, gaps=(*exe_gaps, *first.gaps))
     notes = tuple(_from_registers(core, thread, index == 0) for index, thread in enumerate(core.threads))
     if not first.usable:
         return _result(core, None, notes, (), first)
     crashed = next((stack for stack in first.stacks if stack.crashed), None)
     if crashed is None or crashed.tid in first.limited or not crashed.complete:
-        crashed = stride.fold(core, exe, crashed) or _deeper(core, exe, crashed, first)
+        crashed = stride.fold(core, exe, crashed, symbols) or _deeper(core, exe, crashed, first, symbols)
     return _result(core, crashed, notes, first.stacks, first)
 
 
 def _deeper(
-    core: Core, exe: str | Path | None, crashed: StackFact | None, first: eustack.EuStacks
+    core: Core,
+    exe: str | Path | None,
+    crashed: StackFact | None,
+    first: eustack.EuStacks,
+    symbols: Path | None = None,
 ) -> StackFact | None:
     """A deep stack that is no endless recursion is unwound once more, further."""
     if crashed is None or crashed.tid not in first.limited:
         return crashed
-    again = eustack.read_stacks(core, exe, frames=eustack.DEEP_FRAMES)
+    again = eustack.read_stacks(core, exe, frames=eustack.DEEP_FRAMES, symbols=symbols)
     return next((stack for stack in again.stacks if stack.crashed), crashed)
 
 

@@ -139,7 +139,9 @@ def _belongs(gap: int, stride: int, constant: bool) -> bool:
     return gap <= LOOSE_GAP
 
 
-def fold(core: Core, exe: str | Path | None, first: StackFact | None) -> StackFact | None:
+def fold(
+    core: Core, exe: str | Path | None, first: StackFact | None, symbols: Path | None = None
+) -> StackFact | None:
     """The crashed thread's whole stack with its recursion folded, or None when it is no endless recursion.
 
     ``first`` is eu-stack's own attempt from the inner end. The frames are: the head up to the recursion,
@@ -153,7 +155,7 @@ def fold(core: Core, exe: str | Path | None, first: StackFact | None) -> StackFa
     for _ in range(MAX_FOLDS):
         if recursion is None:
             break
-        tail = _unwound_from(core, exe, recursion)
+        tail = _unwound_from(core, exe, recursion, symbols)
         frames += _folded(head, recursion, tail)
         head, complete = tail[1:], eustack.reaches_end(tail)
         behind = recursion.last + WORD
@@ -165,7 +167,9 @@ def fold(core: Core, exe: str | Path | None, first: StackFact | None) -> StackFa
     )
 
 
-def _unwound_from(core: Core, exe: str | Path | None, recursion: Recursion) -> list[Frame]:
+def _unwound_from(
+    core: Core, exe: str | Path | None, recursion: Recursion, symbols: Path | None = None
+) -> list[Frame]:
     """Frames from the outermost repeat on; the first is the repeated frame itself. Empty where none."""
     registers = {"rip": recursion.address, "rsp": recursion.last + WORD}
     if recursion.frame_pointer is not None:
@@ -174,7 +178,8 @@ def _unwound_from(core: Core, exe: str | Path | None, recursion: Recursion) -> l
     if fd is None:
         return []
     try:
-        seen = eustack.run_on(f"/proc/self/fd/{fd}", core, exe, frames=eustack.FIRST_FRAMES, pass_fds=(fd,))
+        place, frames = f"/proc/self/fd/{fd}", eustack.FIRST_FRAMES
+        seen = eustack.run_on(place, core, exe, frames=frames, pass_fds=(fd,), symbols=symbols)
     finally:
         os.close(fd)
     return list(seen.stacks[0].frames) if seen.stacks else []

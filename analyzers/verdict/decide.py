@@ -18,6 +18,7 @@ from analyzers.verdict import (
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import HOST_SHAPES, Ending, find_ending
 from analyzers.verdict.finding import Finding
+from analyzers.verdict.reading import SCANNED
 from analyzers.verdict.sleep import SleepStory, tell
 
 Rule = Callable[[Case, Ending, SleepStory], Finding | None]
@@ -85,6 +86,11 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+def _handler_unsure(case: Case, finding: Finding) -> bool:
+    """A handler that only words on a stack name is told by a weak verdict and by no other."""
+    return case.crash is not None and case.crash.stack.rung == SCANNED and finding.confidence != "weak"
+
+
 def decide(case: Case, notes: list[str] | None = None) -> Finding:
     """The first rule that concludes, else UNDETERMINED with the list of what to collect."""
     ending, story = find_ending(case), tell(case)
@@ -97,7 +103,8 @@ def decide(case: Case, notes: list[str] | None = None) -> Finding:
             continue
         if finding is not None:
             weak = case.foreign_core and finding.confidence != "undetermined"
-            return replace(finding, confidence="weak") if weak else finding
+            finding = replace(finding, confidence="weak") if weak else finding
+            return replace(finding, handler=None) if _handler_unsure(case, finding) else finding
     from analyzers.verdict.undecided import undetermined  # a verdict needs none of it
 
     return undetermined(case, ending, story)

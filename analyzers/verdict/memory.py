@@ -7,12 +7,11 @@ import signal
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import at_most
-from analyzers.verdict.reading import StackReading
+from analyzers.verdict.reading import SCANNED, StackReading
 from analyzers.verdict.sleep import SleepStory
 
 SIGBUS, SIGABRT = int(signal.SIGBUS), int(signal.SIGABRT)
 MEMORY_SIGNALS = (int(signal.SIGSEGV), SIGBUS)
-SCANNED = "scan"
 OWN_RUNGS = ("eu-stack", "stride", "gdb")
 
 

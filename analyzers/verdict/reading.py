@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analyzers.contracts.facts import Frame, StackFact
 from analyzers.stacks.frames import is_plumbing, name_of, reader_kind, regex_splitter, route_handler
@@ -14,6 +14,8 @@ CYCLE_LIMIT = (
     4  # functions that call each other in turn; the regex splitter's cycle has two, its frames three
 )
 CORE_RUNGS = ("notes", "scan", "eu-stack", "stride", "gdb")
+SCANNED = "scan"
+POOR_RUNGS = ("notes", SCANNED)
 SAME_FAULT_FRAMES = 4  # distinct telling functions that two views of one fault share; one alone is too common
 DEEP_RECURSION = 200  # folded frames; ordinary nesting of llama-server stays far below
 ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete", "unlink_chunk")
@@ -56,7 +58,8 @@ class StackReading:
 
     @property
     def named(self) -> bool:
-        return any(frame.function for frame in self.stack.frames)
+        """Callers are known by name: neither the registers' one frame nor words on a stack."""
+        return self.stack.rung not in POOR_RUNGS and any(frame.function for frame in self.stack.frames)
 
     def agrees_with(self, core: StackReading) -> bool:
         """The same fault by thread id, by the faulting instruction or by the innermost named functions."""
@@ -88,7 +91,7 @@ def read_stack(stack: StackFact, evidence_id: str, *, forgeable: bool = False) -
     names = [frame.function or "" for frame in stack.frames]
     handler = route_handler(stack)
     repeated, depth = _recursion(stack)
-    return StackReading(
+    reading = StackReading(
         stack=stack,
         id=evidence_id,
         handler=handler.name if handler else None,
@@ -106,6 +109,26 @@ def read_stack(stack: StackFact, evidence_id: str, *, forgeable: bool = False) -
         exception=any(part in name for name in names for part in UNCAUGHT),
         reloading=_reloading(names),
         forgeable=forgeable,
+    )
+    return _cautious(reading) if stack.rung == SCANNED else reading
+
+
+def _cautious(reading: StackReading) -> StackReading:
+    """Words on a stack may be left over from earlier calls: what a rule would conclude from one is not said.
+
+    A handler and a reader stay: the rules that use them give at most a weak verdict on such a stack.
+    """
+    return replace(
+        reading,
+        regex=False,
+        recursion=None,
+        recursion_reads=None,
+        depth=0,
+        waits_for_result=False,
+        aborts=False,
+        aborts_in_reader=False,
+        exception=False,
+        reloading=False,
     )
 
 

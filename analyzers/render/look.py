@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from analyzers.render.safe import clean, encodable
+from analyzers.render.steps import LEADS, WORDS, kind_of
 
 MAX_WIDTH = 100  # longer lines are hard to read, however wide the window
+MAX_TABLE = 160  # of a row: an eye keeps to it by its columns
 MIN_WIDTH = 20  # below this every word breaks and nothing is won by following the window
 STYLES = {
     "fault": "bold red",
@@ -58,12 +60,13 @@ PLAIN = str.maketrans(
 
 @dataclass(frozen=True)
 class Look:
-    """What this console can show."""
+    """What this console can show. ``width`` is for prose, ``columns`` for tables."""
 
     colour: bool
     unicode: bool
     encoding: str
     width: int
+    columns: int
 
     @classmethod
     def of(cls, console: Console) -> Look:
@@ -73,6 +76,7 @@ class Look:
             unicode=encoding.lower().replace("_", "-").startswith(("utf-", "utf8")),
             encoding=encoding,
             width=max(MIN_WIDTH, min(console.width, MAX_WIDTH)),
+            columns=max(MIN_WIDTH, min(console.width, MAX_TABLE)),
         )
 
     def style(self, name: str) -> str:
@@ -126,6 +130,12 @@ class Page:
         self.line(Text("    ") + self.look.text(f"{label} ", "quiet") + self.look.text(value))
 
     def commands(self, command: str, indent: int = 5) -> None:
+        """Each line of ``command`` as what it is: a command to copy behind a ``$``, never wrapped; a setting
+        or an option with its name; words as words."""
         for row in command.splitlines():
-            lead = Text(" " * indent) + self.look.text("$ ", "quiet")
+            kind = kind_of(row)
+            if kind == WORDS:
+                self.say(row, indent=indent)
+                continue
+            lead = Text(" " * indent) + self.look.text(LEADS[kind], "quiet")
             self.line(lead + self.look.text(row, "command"))

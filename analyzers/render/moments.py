@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
+from itertools import pairwise
 
 from analyzers.contracts.report import Report, TimelineItem
 
@@ -43,6 +44,7 @@ KINDS = {
     "stopping": "stop",
     "cleaning-up": "stop",
 }
+TRANSITIONS = {"sleep", "wake", "fault"}  # kinds whose order against others decides verdicts
 FAILED_STARTS = {"load-failed", "bind-failed", "context-failed"}
 LIVING = {"stranded", "hang", "unanswered", "gpu-fault", *FAILED_STARTS}  # faults a process can outlive
 OPENS = {"enter-sleep": "asleep", "loading": "loading"}
@@ -196,21 +198,39 @@ def clock_text(at: float, clock: str) -> str:
     return f"{short_clock(at, clock)}{suffix}"
 
 
-def short_clock(at: float, clock: str) -> str:
-    """The same without date and clock's name, for a column of times."""
+def digits_for(moments: Sequence[Moment]) -> int:
+    """Digits after the second that a column of moments needs: none where its source counts whole seconds
+    (syslog's lines do), else 3, or 6 where a transition and its neighbour share a millisecond."""
+    known = [moment for moment in moments if math.isfinite(moment.at)]
+    if len(known) > 1 and all(moment.at == math.floor(moment.at) for moment in known):
+        return 0
+    pairs = [pair for pair in pairwise(known) if TRANSITIONS & {moment.kind for moment in pair}]
+    close = [one for one, other in pairs if one.at != other.at and round(one.at, 3) == round(other.at, 3)]
+    return 6 if close else 3
+
+
+WALL_PATTERNS = {0: "%m-%d %H:%M:%S", 3: "%m-%d %H:%M:%S.mmm", 6: "%m-%d %H:%M:%S.%f"}
+
+
+def short_clock(at: float, clock: str, digits: int = 3) -> str:
+    """The same without date and clock's name, for a column of times, with 0, 3 or 6 ``digits``."""
     if clock == "wall":
-        return wall_text(at, "%m-%d %H:%M:%S.mmm")
+        return wall_text(at, WALL_PATTERNS[digits])
     if abs(at) < LONG_ELAPSED or clock == "mono":
-        return f"{at:.3f} s"
+        return f"{at:.{digits}f} s"
     hours, rest = divmod(at, HOUR)
     minutes, seconds = divmod(rest, 60.0)
-    return f"{int(hours)}:{int(minutes):02d}:{seconds:06.3f}"
+    width = digits + 3 if digits else 2
+    return f"{int(hours)}:{int(minutes):02d}:{seconds:0{width}.{digits}f}"
 
 
 def wall_text(at: float, pattern: str) -> str:
     """Unix seconds in UTC, ``mmm`` its milliseconds; a value no calendar holds is shown as it is."""
     try:
-        moment = EARLIEST + timedelta(milliseconds=round(at / MILLI))
+        fine = "%f" in pattern
+        moment = EARLIEST + (
+            timedelta(microseconds=round(at / MICRO)) if fine else timedelta(milliseconds=round(at / MILLI))
+        )
         return moment.strftime(pattern.replace("mmm", f"{moment.microsecond // 1000:03d}"))
     except (OverflowError, ValueError):
         return f"{at:g}"

@@ -10,23 +10,43 @@ from rich.panel import Panel
 from rich.text import Text
 
 from analyzers.contracts.report import Gap, Report
-from analyzers.render import words
+from analyzers.render import deaths, terminal_many, words
 from analyzers.render.look import Look, Page
 from analyzers.render.terminal_detail import evidence, inputs, process, stack, stacks, timeline
 
 MAX_ITEMS = 50  # rows of one list; the JSON holds them all
+BRIEF_GAPS = 4  # of them under a table of incidents, which has to fit with its verdict on two screens
 
 
-def render_terminal(report: Report, console: Console) -> None:
+def render_terminal(
+    report: Report,
+    console: Console,
+    *,
+    details: bool | None = None,
+    table: bool = True,
+    command: str | None = None,
+) -> None:
     """Print ``report`` at the console's width, with its encoding.
 
+    Several incidents: their table, then the verdict of one and what to do; its stacks, timeline and evidence
+    only with ``details``. Without ``table`` the one incident alone. ``command`` is what the user typed.
     No styles, and so no escape bytes at all, under NO_COLOR or TERM=dumb.
     """
     page = Page(console, Look.of(console))
-    incidents(page, report)
+    many = deaths.several(report)
+    if many:
+        incidents(page, report, table=table)
     verdict(page, report)
     meaning(page, report)
     advice(page, report)
+    if details or (details is None and not many):
+        _whole(page, report)
+    else:
+        gaps(page, report.gaps, most=BRIEF_GAPS)
+        terminal_many.how_to_see_more(page, report, command)
+
+
+def _whole(page: Page, report: Report) -> None:
     reasons(page, report)
     evidence(page, report)
     stacks(page, report)
@@ -56,26 +76,15 @@ def render_follow_up(report: Report, console: Console, before: Report | None = N
         page.copyable("sha256", item.sha256 or "")
 
 
-def incidents(page: Page, report: Report) -> None:
-    if len(report.incidents) < 2:
-        return
-    total = sum(incident.count for incident in report.incidents)
-    page.line(page.look.text(f"{len(report.incidents)} kinds of incident, {total} in all", "heading"))
-    for number, incident in enumerate(report.incidents[:MAX_ITEMS]):
-        mark = page.look.text(f"{incident.count:>3}×", "strong")
-        pids = ", ".join(str(pid) for pid in incident.pids[:6])
-        more = f" and {len(incident.pids) - 6} more" if len(incident.pids) > 6 else ""
-        page.hang(
-            mark,
-            page.look.text(incident.class_, "telling" if number == 0 else "strong"),
-            page.look.text(f"  {incident.title}"),
-            page.look.text(f"  PID {pids}{more}" if pids else "", "quiet"),
-            page.look.text("  (the verdict below)" if number == 0 else "", "quiet"),
-            indent=0,
-        )
-    if len(report.incidents) > MAX_ITEMS:
-        page.say(f"and {len(report.incidents) - MAX_ITEMS} more in the JSON")
-    page.line()
+def incidents(page: Page, report: Report, *, table: bool = True) -> None:
+    """The table, unless one incident was asked for; then which one the verdict is about."""
+    if table:
+        terminal_many.table(page, report)
+        page.line()
+    else:
+        page.say(deaths.overview(report), "quiet", indent=0)
+    mark = page.look.text(page.look.glyph("telling") if table else "", "telling")
+    page.hang(mark, page.look.text(deaths.subject(report), "strong"), indent=0)
 
 
 def verdict(page: Page, report: Report) -> None:
@@ -128,15 +137,17 @@ def reasons(page: Page, report: Report) -> None:
         page.hang(page.look.glyph("bullet"), page.look.text(reason))
 
 
-def gaps(page: Page, missing: Sequence[Gap], title: str = "What is missing") -> None:
+def gaps(page: Page, missing: Sequence[Gap], title: str = "What is missing", most: int = MAX_ITEMS) -> None:
     if missing:
         page.heading(title)
-    for gap in missing[:MAX_ITEMS]:
+    for gap in missing[:most]:
         page.hang(
             page.look.glyph("bullet"), page.look.text(gap.what, "strong"), page.look.text(f": {gap.why}")
         )
         if gap.command:
             page.commands(gap.command, indent=4)
+    if len(missing) > most:
+        page.say(f"and {len(missing) - most} more in the JSON", "quiet")
 
 
 def signature(page: Page, report: Report) -> None:

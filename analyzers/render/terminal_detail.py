@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 from rich.text import Text
 
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Report, Thread
-from analyzers.render import frames, words
+from analyzers.render import clocks, frames, words
 from analyzers.render.look import Page
-from analyzers.render.moments import Moment, Span, Story, clock_text, short_clock, tell
+from analyzers.render.moments import (
+    TRANSITIONS,
+    Moment,
+    Span,
+    Story,
+    clock_text,
+    digits_for,
+    short_clock,
+    tell,
+)
 
 MAX_EVIDENCE = 40  # rows; the JSON holds them all
 FIRST_MOMENTS, LAST_MOMENTS = 4, 14  # a long timeline shows its start and what led to the end
 TELLING_MOMENTS = 8  # of those between: the last two rounds of falling asleep, waking and loading
+MAX_TRANSITIONS = 16  # sleeps, wakes, faults: the last eight rounds; how many came before is said
 ROUTINE_KINDS = {"request", "probe", "other"}
+MAX_CLOCKS = 6
 MAX_SHOWN_THREADS = 3  # the crashed one, the loop, and one more crashed one if there is any
 LABEL = max(len(word) for word, _ in words.TRUST_WORDS.values())
 WIDE = 60  # columns from which a frame's module fits beside its name
@@ -89,15 +102,32 @@ def _frames(page: Page, thread: Thread) -> None:
 
 def timeline(page: Page, report: Report) -> None:
     if not report.timeline:
+        offsets(page, report)
         return
     story = tell(report)
     if story.moments:
         page.heading(f"Timeline ({clock_label(story)})")
         _moments(page, story)
+    offsets(page, report)
     if story.others:
         page.heading("Also seen, on another clock")
     for item in story.others[:LAST_MOMENTS]:
         page.hang(page.look.text(clock_text(item.at, item.clock), "quiet"), page.look.text(item.text))
+
+
+def offsets(page: Page, report: Report) -> None:
+    """How the sources' clocks stand to each other, and why that is said."""
+    if not report.clocks:
+        return
+    page.heading("Clocks")
+    for offset in report.clocks[:MAX_CLOCKS]:
+        note = f": {offset.explain}" if offset.explain else ""
+        page.hang(
+            page.look.glyph("bullet"), page.look.text(clocks.sentence(offset)), page.look.text(note, "quiet")
+        )
+    if len(report.clocks) > MAX_CLOCKS:
+        page.say(f"and {len(report.clocks) - MAX_CLOCKS} more in the JSON", "quiet")
+    page.say(clocks.WHY, "quiet")
 
 
 def clock_label(story: Story) -> str:
@@ -107,22 +137,23 @@ def clock_label(story: Story) -> str:
 
 def _moments(page: Page, story: Story) -> None:
     rows = _chosen(story)
-    width = max(len(short_clock(row.at, story.clock)) for row in rows if isinstance(row, Moment))
+    digits = digits_for([row for row in rows if isinstance(row, Moment)])
+    width = max(len(short_clock(row.at, story.clock, digits)) for row in rows if isinstance(row, Moment))
     asleep = False
     for row in rows:
         rail = page.look.text(
             page.look.glyph("asleep" if asleep else "rail"), "asleep" if asleep else "quiet"
         )
-        if isinstance(row, int):
-            page.hang(
-                Text(" " * width + "  ") + rail, page.look.text(f"{row} more, see --html or --json", "quiet")
-            )
+        if isinstance(row, Left):
+            page.hang(Text(" " * width + "  ") + rail, page.look.text(row.text, "quiet"))
             continue
         if isinstance(row, Span):
             page.hang(Text(" " * width + "  ") + rail, page.look.text(row.text, "asleep"))
             continue
         asleep = row.kind == "sleep" or (asleep and row.kind not in {"wake", "fault"})
-        _moment(page, row, short_clock(row.at, story.clock).rjust(width))
+        _moment(page, row, short_clock(row.at, story.clock, digits).rjust(width))
+    if any(isinstance(row, Left) for row in rows):
+        page.say("All moments: --html or --json", "quiet")
 
 
 def _moment(page: Page, row: Moment, time: str) -> None:
@@ -134,22 +165,36 @@ def _moment(page: Page, row: Moment, time: str) -> None:
     )
 
 
-def _chosen(story: Story) -> list[Moment | Span | int]:
-    """Moments with each sleep's length behind its start; a number stands for that many left out.
+@dataclass(frozen=True)
+class Left:
+    """So many moments in a row that are not shown; ``sleeps`` of them are starts of a sleep."""
+
+    count: int
+    sleeps: int
+
+    @property
+    def text(self) -> str:
+        slept = f", {self.sleeps} sleep{'s' if self.sleeps > 1 else ''} among them" if self.sleeps else ""
+        return f"{self.count} more{slept}"
+
+
+def _chosen(story: Story) -> list[Moment | Span | Left]:
+    """Moments with each sleep's length behind its start; a ``Left`` stands for those left out.
 
     A long timeline shows its start, what led to the end, and between them what is no routine: a slot's lines
     by the hundred must not hide when the server slept and woke.
     """
     sleeps = {span.start: span for span in story.spans if span.kind == "asleep"}
-    rows: list[Moment | Span | int] = []
-    skipped = 0
-    for moment, shown in zip(story.moments, _shown(story.moments), strict=True):
+    rows: list[Moment | Span | Left] = []
+    for shown, run in groupby(zip(story.moments, _shown(story.moments), strict=True), lambda pair: pair[1]):
+        moments = [moment for moment, _ in run]
         if not shown:
-            skipped += 1
+            rows.append(Left(len(moments), sum(moment.kind == "sleep" for moment in moments)))
             continue
-        rows += [skipped] if skipped else []
-        skipped = 0
-        rows += [moment, sleeps[moment.at]] if moment.kind == "sleep" and moment.at in sleeps else [moment]
+        for moment in moments:
+            rows.append(moment)
+            if moment.kind == "sleep" and moment.at in sleeps:
+                rows.append(sleeps[moment.at])
     return rows
 
 
@@ -158,7 +203,8 @@ def _shown(moments: Sequence[Moment]) -> list[bool]:
     if last - FIRST_MOMENTS <= 1:
         return [True] * len(moments)
     telling = [at for at in range(FIRST_MOMENTS, last) if moments[at].kind not in ROUTINE_KINDS]
-    middle = {*telling[-TELLING_MOMENTS:], *range(FIRST_MOMENTS), *range(last, len(moments))}
+    turns = [at for at in telling if moments[at].kind in TRANSITIONS][-MAX_TRANSITIONS:]
+    middle = {*telling[-TELLING_MOMENTS:], *turns, *range(FIRST_MOMENTS), *range(last, len(moments))}
     # a line that says that one is left out is no shorter than the one
     return [at in middle or {at - 1, at + 1} <= middle for at in range(len(moments))]
 

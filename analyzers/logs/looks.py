@@ -14,7 +14,14 @@ SAMPLE_LINES = 200
 LINE_BYTES = 4096
 STRUCTURED = frozenset({"F1", "F2"})  # eras whose shape alone is distinctive
 _EXPORT = re.compile(rb"(?:^|\n)(?:__CURSOR=|__REALTIME_TIMESTAMP=\d+\n|_BOOT_ID=[0-9a-f]{32}\n)")
-_JSON = re.compile(rb'^\s*(?:\[\s*)?\{[^\n]{0,4000}?"(?:__REALTIME_TIMESTAMP|__CURSOR|_BOOT_ID|MESSAGE)"\s*:')
+_JSON = re.compile(
+    rb'^\s*(?:data: )?(?:\[\s*)?\{[^\n]{0,4000}?"(?:__REALTIME_TIMESTAMP|__CURSOR|_BOOT_ID|MESSAGE)"\s*:'
+)
+# One field a line, in an order of the journal's own: its trusted fields may come late in an entry.
+_JSON_PRETTY = re.compile(
+    rb'^\s*(?:\[\s*)?\{\s*\n(?:\s*"[A-Z0-9_]{1,64}" ?: [^\n]{0,4000}\n){0,64}?'
+    rb'\s*"(?:__REALTIME_TIMESTAMP|__CURSOR|_BOOT_ID)" ?:'
+)
 _DMESG = re.compile(rb"^(?:<\d{1,3}>)?\[ *\d+\.\d{6}\]", re.MULTILINE)
 
 
@@ -28,8 +35,9 @@ def looks_like_export(head: bytes) -> bool:
 
 
 def looks_like_json(head: bytes) -> bool:
-    """journalctl -o json or json-seq: one object a line with the journal's fields."""
-    return _JSON.match(head.lstrip(b"\x1e")) is not None
+    """journalctl -o json, json-seq, json-sse or json-pretty: objects with the journal's fields."""
+    start = head.lstrip(b"\x1e")
+    return _JSON.match(start) is not None or _JSON_PRETTY.match(start) is not None
 
 
 def looks_like_log(head: bytes) -> bool:

@@ -14,7 +14,8 @@ from datetime import datetime, timezone
 MAX_LAYERS = 4  # docker compose over docker stamps over a router's port is three
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_MONTH = r"(?:[^\W\d_]{1,12}\.?|\d{1,2}月)"  # localised: Dec, déc., Dez, 12月
+# localised: Dec, déc., Dez, 12月; U+FFFD where the locale's encoding was no UTF-8
+_MONTH = r"(?:(?:[^\W\d_]|\ufffd){1,12}\.?|\d{1,2}月)"
 # short-full and with-unit: weekday in the host's language, the zone by its name or offset
 _FULL = (
     r"[^\W\d_]{1,12}\.? (?P<full>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"

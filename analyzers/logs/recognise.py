@@ -29,6 +29,9 @@ FORM_SHARE = 0.8  # most lines must carry the wrapper; the rest may be continuat
 _SUPERVISORS = frozenset(
     {"systemd", "systemd-coredump", "systemd-coredum", "dockerd", "containerd", "podman", "kubelet"}
 )
+# The same two in journalctl -o with-unit, which puts the journal's own unit where a program's name stands.
+# Not docker.service: what containers print comes under its name as well.
+_MANAGER_UNIT = re.compile(r"(?:.{1,200}/)?init\.scope|systemd-coredump@[\w.-]{1,80}\.service")
 ENGINES = frozenset({"compose", describe.FORM})  # forms in which a bare line is the engine's own
 _LEVEL = re.compile(r"(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} )?(?:[IWE] )?")
 _SECOND_INTERRUPT = "Received second interrupt, terminating immediately."
@@ -62,7 +65,7 @@ def recognise(raw: bytes, form: str | None = None) -> Found | None:
         return _kernel(body, prefix, form)
     if prefix.form == "dmesg":
         return _kernel(body, prefix, form)
-    if prefix.form == "syslog" and prefix.name in _SUPERVISORS:
+    if prefix.form == "syslog" and _is_supervisor(prefix.name or ""):
         return _supervisor(body, prefix, Trust.SUPERVISOR if form == "syslog" else Trust.CLIENT)
     if form in ENGINES and prefix.form is None:
         # compose puts a container's name before every line of its output, so a bare line is compose's own.
@@ -70,6 +73,10 @@ def recognise(raw: bytes, form: str | None = None) -> Found | None:
         if told is not None and isinstance(told.fact, ExitFact) and told.fact.by == "docker":
             return told
     return recognise_body(body, prefix)
+
+
+def _is_supervisor(name: str) -> bool:
+    return name in _SUPERVISORS or _MANAGER_UNIT.fullmatch(name) is not None
 
 
 def recognise_body(body: str, prefix: Prefix) -> Found | None:

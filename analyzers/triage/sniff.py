@@ -24,9 +24,13 @@ FOREIGN: dict[bytes, tuple[str, str]] = {
     b"\xff\xd8\xff": _PICTURE,
     b"%PDF": ("a PDF document", "paste its text into a file"),
     b"GGUF": ("a model file, not evidence", WANTED),
+    b"\xff\xfe\0\0": ("text in UTF-32", "run: iconv -f UTF-32 -t UTF-8 FILE > FILE.txt"),
     b"\xff\xfe": ("text in UTF-16", "run: iconv -f UTF-16 -t UTF-8 FILE > FILE.txt"),
     b"\xfe\xff": ("text in UTF-16", "run: iconv -f UTF-16 -t UTF-8 FILE > FILE.txt"),
 }
+WIDE = (("UTF-32LE", 4, 0), ("UTF-32BE", 4, 3), ("UTF-16LE", 2, 0), ("UTF-16BE", 2, 1))
+WIDE_SAMPLE = 512  # bytes that are looked at
+WIDE_SHARE = 0.8  # of the high bytes are NUL: a log is in English, whatever its prompts are
 MAX_CONTROLS = (
     0.05  # share of control characters in the head of a text: colours, a torn block; random bytes have 0.1
 )
@@ -121,7 +125,7 @@ def _by_bytes(head: bytes, *, packed: bool, where: str) -> Look:
 
 
 def _text(head: bytes, packed: bool, where: str) -> Look:
-    foreign = next((told for magic, told in FOREIGN.items() if head.startswith(magic)), None)
+    foreign = next((told for magic, told in FOREIGN.items() if head.startswith(magic)), None) or wide(head)
     if foreign is not None:
         raise UserError(foreign[0], where=where, remedy=foreign[1])
     from analyzers.triage.readers.looks import (
@@ -138,6 +142,20 @@ def _text(head: bytes, packed: bool, where: str) -> Look:
     if kind is None and len(head) - len(head.translate(None, _CONTROLS)) > len(head) * MAX_CONTROLS:
         raise UserError("neither a core, a bundle nor text", where=where, remedy=WANTED)
     return Look(kind or SERVER_LOG, packed, kind is not None)
+
+
+def wide(head: bytes) -> tuple[str, str] | None:
+    """What to say of text in an encoding of two or four bytes a character that has no mark; None for others.
+
+    Bytes at every second place are NUL then, and none at the others; the block of NULs that a torn log holds
+    has them at all.
+    """
+    for name, step, kept in WIDE:
+        rows = [head[at : at + WIDE_SAMPLE : step] for at in range(step)]
+        told = rows.pop(kept)
+        if len(told) > 8 and 0 not in told and all(row.count(0) > len(row) * WIDE_SHARE for row in rows):
+            return f"text in {name}", f"run: iconv -f {name} -t UTF-8 FILE > FILE.txt"
+    return None
 
 
 def unpacked_head(descriptor: int, raw: bytes, where: str) -> bytes:

@@ -160,15 +160,24 @@ def _extract(archive: zipfile.ZipFile, target: Path, where: str) -> None:
         raise UserError(
             f"holds {len(members):,} files", where=where, remedy="unpack it and name the files that matter"
         )
+    good = [one for one in members if not _leads_out(one)]
+    if members and not good:
+        raise UserError(
+            f"all {len(members):,} names in it are links or lead out of it",
+            where=where,
+            remedy="pack it again from inside the folder, or name the files",
+        )
     room = min(MAX_UNZIPPED, ZIP_RATIO * path_size(archive) + BLOCK)
-    for member in members:
-        fault = fault_of(member.filename)
-        if fault is not None or stat.S_ISLNK(member.external_attr >> 16):
-            continue  # a link or a name that leads elsewhere is nothing to read
+    for member in good:
         place = target / member.filename
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with archive.open(member) as source, place.open("xb") as file:
             room -= _copy(source, file, room, where)
+
+
+def _leads_out(member: zipfile.ZipInfo) -> bool:
+    """A link, or a name that leads elsewhere, is nothing to read."""
+    return fault_of(member.filename) is not None or stat.S_ISLNK(member.external_attr >> 16)
 
 
 def path_size(archive: zipfile.ZipFile) -> int:
@@ -205,17 +214,24 @@ def from_stdin(stack: ExitStack) -> Path:
     path = _private(stack, "-") / "standard-input"
     try:
         with path.open("wb") as file:
-            _copy_in(stream, file)
+            size = _copy_in(stream, file)
     except OSError as error:
         raise UserError(
             f"cannot be kept ({(error.strerror or 'error').lower()})",
             where="-",
             remedy="write it to a file and give the file",
         ) from error
+    if size == 0:
+        raise UserError(
+            "nothing came in",
+            where="standard input",
+            remedy="does the command before the pipe print anything?",
+        )
     return path
 
 
-def _copy_in(stream: IO[bytes], file: IO[bytes]) -> None:
+def _copy_in(stream: IO[bytes], file: IO[bytes]) -> int:
+    """Bytes that came in."""
     size = 0
     while block := stream.read(BLOCK):
         size += len(block)
@@ -229,3 +245,4 @@ def _copy_in(stream: IO[bytes], file: IO[bytes]) -> None:
             file.write(block)
     file.truncate(size)
     file.flush()
+    return size

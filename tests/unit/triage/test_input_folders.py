@@ -157,7 +157,9 @@ def test_standard_input_is_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds(run(Path("-"))) == {"standard input": "kernel-log"}
 
 
-@pytest.mark.parametrize(("data", "tty", "told"), [(b"", False, "empty"), (b"", True, "a terminal")])
+@pytest.mark.parametrize(
+    ("data", "tty", "told"), [(b"", False, "nothing came in"), (b"", True, "a terminal")]
+)
 def test_nothing_on_standard_input_is_refused(
     monkeypatch: pytest.MonkeyPatch, data: bytes, tty: bool, told: str
 ) -> None:

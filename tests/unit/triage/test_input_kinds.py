@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from analyzers.errors import UserError
 from analyzers.logs.prefix import strip
 from analyzers.logs.recognise import form_of, recognise
 from analyzers.triage.inputs import UNUSED
 from analyzers.triage.readers.looks import _BY_BYTES, _BY_LINES, _WRAPPERS, text_kind
 from analyzers.triage.run import Options, triage
+from analyzers.triage.sniff import look
 
 KINDS = {
     *(kind for _, kind in (*_BY_BYTES, *_BY_LINES)),
@@ -143,3 +146,59 @@ LOOK_ALIKES = {
 def test_look_alikes_keep_their_own_kind(name: str) -> None:
     data, kind = LOOK_ALIKES[name]
     assert text_kind(data) == kind
+
+
+@pytest.mark.parametrize("form", ["json", "json-pretty", "json-seq", "json-sse", "json-pretty array"])
+def test_every_json_form_of_a_journal_is_one(form: str) -> None:
+    """The journal's fields come in no order: its own may be the last ones of an entry."""
+    fields = {"JOB_TYPE": "start", "_CMDLINE": "x" * 300, "_PID": "1", "__CURSOR": "s=1", "MESSAGE": "hi"}
+    line = json.dumps(fields)
+    rows = ",\n".join(f'\t"{name}" : {json.dumps(value)}' for name, value in fields.items())
+    text = {
+        "json": f"{line}\n",
+        "json-pretty": f"{{\n{rows}\n}}\n",
+        "json-pretty array": f"[\n{{\n{rows}\n}}\n]\n",
+        "json-seq": f"\x1e{line}\n",
+        "json-sse": f"data: {line}\n\n",
+    }[form]
+    assert text_kind((text * 3).encode()) == "journal-json"
+
+
+@pytest.mark.parametrize(
+    "text", ['{\n\t"model" : "a",\n\t"prompt" : "__CURSOR"\n}\n', 'data: {"content":"hi"}\n\n']
+)
+def test_other_json_is_no_journal(text: str) -> None:
+    assert text_kind(text.encode()) != "journal-json"
+
+
+def test_with_unit_names_the_manager_by_its_unit() -> None:
+    # GIVEN systemd's own word in a listing that shows units where others show programs
+    head = "Wed 2026-12-02 04:55:55 UTC host"
+    end = "llama.service: Main process exited, code=dumped, status=11/SEGV"
+    found = recognise(f"{head} init.scope[1]: {end}".encode(), "syslog")
+    assert found is not None
+    assert found.trust.value == "supervisor-set"
+    # THEN what a service prints, a container engine's containers among them, is not believed
+    for unit in ("llama.service", "docker.service", "init.scope.service"):
+        said = recognise(f"{head} {unit}[42]: {end}".encode(), "syslog")
+        assert said is None or said.trust.value == "client-controllable"
+
+
+def test_a_month_in_another_encoding_is_a_month() -> None:
+    line = f"d\xe9c. 02 04:55:55 host llama-server[42]: {SLEEP}\n".encode("latin-1")
+    assert text_kind(line * 3) == "journal-text"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_wide_text_is_refused_with_the_command_that_turns_it(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "wide.txt"
+    path.write_bytes((f"{SLEEP}\n" * 5).encode(encoding))
+    with pytest.raises(UserError, match=r"text in UTF-(16|32)") as refused:
+        look(path)
+    assert "iconv -f UTF" in refused.value.remedy
+
+
+def test_a_torn_log_is_no_wide_text(tmp_path: Path) -> None:
+    path = tmp_path / "torn.txt"
+    path.write_bytes(b"\0" * 4096 + f"{SLEEP}\n".encode() * 5)
+    assert look(path).kind == "server-log"

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,6 @@ from verify_wheels import FIXED, WHEELS
 pytestmark = pytest.mark.real
 # D1 on a build without it: every trial is clean, so the run goes on until it is ended.
 LONG_RUN = ("pinned", "--version", WHEELS[FIXED], "--defect", "D1", "--trials", "500")
-
-
-@pytest.fixture(autouse=True)
-def _hearing() -> Iterator[None]:
-    """A test run under nohup ignores SIGHUP, and so would the verifier that it starts."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -99,14 +99,6 @@ def test_each_trial_is_on_disk_before_the_next_one_starts(tmp_path: Path) -> Non
     assert seen == [0, 1, 2]
 
 
-@pytest.fixture(autouse=True)
-def _hearing():
-    """A test run under nohup ignores SIGHUP, and the session leaves an ignored signal alone."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_trials_and_what_is_finished_is_kept(tmp_path: Path, number: int) -> None:
     # GIVEN enough clean trials, then a signal in the middle of the next

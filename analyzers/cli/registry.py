@@ -72,6 +72,11 @@ VERBS = {
             "collector.gather.cli:app",
             "gather what this host knows of a death or a hang into one file",
         ),
+        Verb(
+            "symbols",
+            "collector.symbols.cli:app",
+            "fetch symbol files by build-id, when told to, into this user's cache",
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

@@ -40,6 +40,7 @@ def carry_out(
     inputs: Sequence[Path],
     *,
     exe: Path | None = None,
+    symbols: Sequence[Path] = (),
     json: bool = False,
     markdown: bool = False,
     html: Path | None = None,
@@ -57,7 +58,9 @@ def carry_out(
         _spare_inputs(html, [*inputs, *([exe] if exe else [])])
     with ExitStack() as stack:
         inputs = inputs or _from_host(selection, include_private, stack)
-        options = Options(exe=exe, fast=fast, include_private=include_private, journals=_journals)
+        options = Options(
+            exe=exe, symbols=tuple(symbols), fast=fast, include_private=include_private, journals=_journals
+        )
         result = triage(inputs, options, stack)
         if json or markdown:
             result = finish(result)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ from analyzers.stacks import eustack, stride
 
 if TYPE_CHECKING:  # gdb's transport and parser are not on the way to the verdict
     from analyzers.stacks.gdb import GdbAnswer
-    from analyzers.symbols.places import Places
 
 PROGRAM_COUNTERS = ("rip", "pc")
 LINK_REGISTER = "x30"  # aarch64 keeps the caller's address in a register
@@ -39,10 +39,10 @@ class Unwound:
         return next((stack for stack in self.stacks if stack.crashed), None)
 
 
-def unwind(core: Core, exe: str | Path | None = None, places: Places | None = None) -> Unwound:
+def unwind(core: Core, exe: str | Path | None = None, folders: Sequence[Path] = ()) -> Unwound:
     """The core's stacks; never raises. ``exe``: the executable, where it is not where the core says.
 
-    ``places``: where symbol files may be; looked at only when what is at hand names no frame of a stack.
+    ``folders`` may hold symbol files; looked at only when what is at hand names no frame of a stack.
     """
     found = _unwind(core, exe)
     if not any(is_poor(stack) for stack in found.stacks):
@@ -52,7 +52,7 @@ def unwind(core: Core, exe: str | Path | None = None, places: Places | None = No
     def again(symbols: Path) -> Unwound:
         return _unwind(core, exe, symbols)
 
-    return poor.improved(core, found, places, again)
+    return poor.improved(core, found, poor.places(folders), again)
 
 
 def is_poor(stack: StackFact) -> bool:

@@ -6,7 +6,7 @@ on the stack; last, names for the single instruction the kernel saved. Each resu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from analyzers.core.text import Text
 from analyzers.errors import UserError
 from analyzers.stacks.eustack import NO_TOOL
 from analyzers.stacks.scan import Scan
+from analyzers.symbols.cache import default_root
 from analyzers.symbols.farm import farm
 from analyzers.symbols.naming import Symbols, named
 from analyzers.symbols.places import Places
@@ -31,9 +32,14 @@ MAX_WANTED = 4  # modules named in the line that says what to fetch
 FETCH = "llama-blackbox symbols fetch {id} --url URL, or triage with --symbols DIR"
 
 
-def improved(core: Core, found: Unwound, places: Places | None, again: Callable[[Path], Unwound]) -> Unwound:
+def places(folders: Sequence[Path]) -> Places:
+    """The user's ``folders`` first, then the paths in the core, the system's debug files, the user's cache."""
+    return Places(tuple(folder.absolute() for folder in folders), cache=default_root())
+
+
+def improved(core: Core, found: Unwound, where: Places, again: Callable[[Path], Unwound]) -> Unwound:
     """``found`` with what symbol files and the stacks' own words add. Never raises."""
-    symbols = Symbols(core, places or Places())
+    symbols = Symbols(core, where)
     try:
         found = _with_symbols(core, found, symbols, again)
         stacks = tuple(named(_scanned(core, found.stacks, symbols), symbols))

@@ -36,6 +36,10 @@ def default_root() -> Path:
     return root / "llama-blackbox" / "symbols"
 
 
+class WrongBuildError(UserError):
+    """What was to be stored is another build than its name says."""
+
+
 @dataclass(frozen=True)
 class Cache:
     """``root`` need not exist: reading then finds nothing, writing makes it."""
@@ -76,7 +80,7 @@ class Cache:
             os.fsync(out.fileno())
             found = build_id_of_file(draft)
             if found != build_id:
-                raise UserError(
+                raise WrongBuildError(
                     f"is build {found or 'without a build-id'}, not the one wanted",
                     where=build_id,
                     remedy="nothing was stored; ask another source",

@@ -38,6 +38,7 @@ def bundle_materials(
     *,
     check_hashes: bool = True,
     include_private: bool = False,
+    symbols: Sequence[Path] = (),
 ) -> list[Material]:
     """Every part of a bundle. Raises UserError when the bundle itself cannot be used."""
     redactor = None if include_private else Redactor()
@@ -50,7 +51,7 @@ def bundle_materials(
         inputs=tuple(listed),
     )
     files = [file for file in bundle.files if file.kind not in FOR_PEOPLE]
-    rest = [one for file in files for one in _file(file, exe, next_id, stack, redactor)]
+    rest = [one for file in files for one in _file(file, exe, next_id, stack, redactor, symbols)]
     pid = first.process.pid
     if pid is not None and not any(material.anchor for material in rest):
         rest = [_of_process(material, pid) for material in rest]
@@ -81,14 +82,19 @@ def _recorded(bundle: OpenBundle, next_id: NextId) -> tuple[Evidence, ...]:
 
 
 def _file(
-    file: OpenFile, exe: Path | None, next_id: NextId, stack: ExitStack, redactor: Redactor | None
+    file: OpenFile,
+    exe: Path | None,
+    next_id: NextId,
+    stack: ExitStack,
+    redactor: Redactor | None,
+    symbols: Sequence[Path] = (),
 ) -> list[Material]:
     """A file that cannot be used is a gap: the rest of the bundle still counts."""
     try:
         found = look(file.path)
         if found.kind == "core":
             core = stack.enter_context(opened(file.path))
-            return [core_material(core, file.name, exe, next_id, redactor)]
+            return [core_material(core, file.name, exe, next_id, redactor, symbols=symbols)]
         if found.kind in NOT_INSIDE:
             raise UserError(NOT_INSIDE[found.kind], where=file.name, remedy="give it as an input of its own")
         from analyzers.triage.readers.reading import text_materials

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
@@ -35,14 +35,16 @@ def core_material(
     next_id: NextId,
     redactor: Redactor | None,
     where: str | None = None,
+    symbols: Sequence[Path] = (),
 ) -> Material:
-    """Everything a core says on the quick rungs; ``where`` is the path to name in errors.
+    """Everything a core says on the quick rungs; ``where`` is the path to name in errors, ``symbols`` are
+    folders of symbol files.
 
     Raises UserError when it is no readable core.
     """
     path, exe = path.absolute(), exe.absolute() if exe else None  # stack tools run in another folder
     core = read_core(path, where or name)
-    unwound = unwind(core, exe)
+    unwound = unwind(core, exe, symbols)
     loop = loop_state(core, unwound.stacks)
     evidence = [_enriched(core, unwound, item) for item in core_evidence(core, name, next_id)]
     evidence += list(_stacks(core, unwound, name, next_id))

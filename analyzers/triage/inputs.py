@@ -177,6 +177,14 @@ def demand_program(exe: Path) -> None:
             )
 
 
+def demand_folders(folders: Sequence[Path]) -> None:
+    """Raises UserError unless each is a folder that is there."""
+    for folder in folders:
+        if not folder.is_dir():
+            where = f"--symbols {plain(str(folder))}"
+            raise UserError("not a folder", where=where, remedy="give a folder of program or symbol files")
+
+
 def lost(source: Source, error: OSError) -> UserError:
     """The refusal for an input that could be looked at, but not read to its end."""
     reason = (error.strerror or "error").lower()

@@ -14,7 +14,7 @@ from analyzers.privacy.redact import Redactor
 from analyzers.triage.build import Judged, Table, judge, report_of
 from analyzers.triage.from_core import core_material
 from analyzers.triage.group import group
-from analyzers.triage.inputs import Source, demand_program, given, lost, with_hashes
+from analyzers.triage.inputs import Source, demand_folders, demand_program, given, lost, with_hashes
 from analyzers.triage.material import CoreWork, Material, numbering
 from analyzers.triage.sound import sound
 
@@ -24,12 +24,14 @@ Progress = Callable[[int, Sequence[Source]], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for. ``exe``: the executable of the core(s). ``journals`` writes a bundle of raw
-    journal files into an empty folder; the collector's, handed in by the dispatcher. ``incident``: the number
+    """What the user asked for. ``exe``: the executable of the core(s), ``symbols`` folders of symbol files.
+    ``journals`` writes a bundle of raw journal files into an empty folder; the collector's, handed in by the
+    dispatcher. ``incident``: the number
     of the one to report on when there are several, the best-founded one if not given. ``progress`` is told
     how many of the inputs are read, before the first one and after each."""
 
     exe: Path | None = None
+    symbols: tuple[Path, ...] = ()
     fast: bool = False
     include_private: bool = False
     journals: JournalReader | None = None
@@ -61,6 +63,7 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
     """
     if options.exe is not None:
         demand_program(options.exe)
+    demand_folders(options.symbols)
     next_id = numbering()
     inputs = given(paths, stack)
     materials: list[Material] = []
@@ -123,7 +126,7 @@ def read_input(
     if kind == "core":
         unpacked = stack.enter_context(opened(path))
         redactor = Redactor() if not options.include_private else None
-        material = core_material(unpacked, name, options.exe, next_id, redactor, str(path))
+        material = core_material(unpacked, name, options.exe, next_id, redactor, str(path), options.symbols)
         return [replace(_with_store(material, path, name, next_id), inputs=listed)]
     if kind == "bundle":
         return _bundle(path, listed, options, next_id, stack)
@@ -152,6 +155,7 @@ def _bundle(
         stack,
         check_hashes=not options.fast,
         include_private=options.include_private,
+        symbols=options.symbols,
     )
 
 

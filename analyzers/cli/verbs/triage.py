@@ -23,6 +23,10 @@ def run(
     exe: Annotated[
         Path | None, typer.Option(help="the executable of the core, when it is not where it was")
     ] = None,
+    symbols: Annotated[
+        list[Path] | None,
+        typer.Option(help="a folder of program or symbol files for the core; may be repeated"),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="print the report as JSON (llama-blackbox/report/1)")
     ] = False,
@@ -60,6 +64,7 @@ def run(
     return carry_out(
         inputs or [],
         exe=exe,
+        symbols=symbols or (),
         json=json,
         markdown=markdown,
         html=html,

@@ -1,0 +1,1 @@
+"""Fetching symbol files from a debuginfod server: the only part of symbols that uses the network."""

@@ -10,7 +10,7 @@ the wrong one. What a client could have written as the kernel's or a supervisor'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import ExitFact, KernelFact
@@ -18,48 +18,35 @@ from analyzers.contracts.report import Gap, Process
 from analyzers.triage.build import Group
 from analyzers.triage.dying import one_life
 from analyzers.triage.ends import of_this_life
-from analyzers.triage.faults import named_in, one_fault
+from analyzers.triage.faults import one_fault
 from analyzers.triage.lineage import as_its_own, with_life
-from analyzers.triage.lives import Life
-from analyzers.triage.material import CoreWork, Material
+from analyzers.triage.material import Material
 from analyzers.triage.readers.deaths import settled
+from analyzers.triage.subjects import Open, opened
 from analyzers.triage.ties import tie_gaps, ties
 
 WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
 
 
-@dataclass
-class _Open:
-    who: Incarnation = field(default_factory=Incarnation)
-    tids: frozenset[int] = frozenset()
-    evidence: list[Evidence] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    process: Process = field(default_factory=Process)
-    lives: list[Life] = field(default_factory=list)
-    core: CoreWork | None = None
-
-    def takes(self, item: Evidence) -> bool:
-        """True when this incident's process and the evidence's do not contradict each other."""
-        kernel = named_in(item)
-        known = self.tids | ({self.who.pid} if self.who.pid is not None else set())
-        if kernel is not None and kernel.tid is not None and known:
-            return kernel.tid in known
-        return self.who.same_as(item.incarnation)
-
-
 def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     """The incidents in the order of their anchors, and the gaps that belong to none."""
     loose = [gap for material in materials for gap in _not_believed(material)]
+    if len(materials) > 1:
+        from analyzers.triage.joining import deaths  # the relations of several: not for one core
+
+        several = deaths([_believed(material) for material in materials])
+        if several is not None:
+            return [_closed(item) for item in several[0]], [*loose, *several[1]]
     materials = [_believed(material) for material in settled(materials)]
     anchors = [material for material in materials if material.anchor]
     if not anchors:
         materials, gaps = one_fault(materials)
         loose += gaps
-    opened = [_from_anchor(material) for material in anchors] or [_Open()]
+    incidents = [opened(material) for material in anchors] or [Open()]
     for material in (m for m in materials if not m.anchor):
         loose += material.gaps
-        _spread(material, opened, loose)
-    return [_closed(item) for item in opened], loose
+        _spread(material, incidents, loose)
+    return [_closed(item) for item in incidents], loose
 
 
 def _forged(item: Evidence) -> bool:
@@ -82,19 +69,7 @@ def _not_believed(material: Material) -> list[Gap]:
     ]
 
 
-def _from_anchor(material: Material) -> _Open:
-    return _Open(
-        who=Incarnation(pid=material.process.pid, boot_id=material.process.boot_id),
-        tids=material.tids,
-        evidence=list(material.evidence),
-        gaps=list(material.gaps),
-        process=material.process,
-        lives=list(material.lives),
-        core=material.core,
-    )
-
-
-def _spread(material: Material, opened: list[_Open], loose: list[Gap]) -> None:
+def _spread(material: Material, opened: list[Open], loose: list[Gap]) -> None:
     for incident in opened:
         incident.lives += material.lives
         incident.process = _completed(incident.process, material.process)
@@ -141,7 +116,7 @@ def _homeless(name: str, number: int, incidents: int) -> Gap:
     )
 
 
-def _closed(item: _Open) -> Group:
+def _closed(item: Open) -> Group:
     own = {evidence.id for evidence in item.evidence}
     lives = [life for life in item.lives if life.ids & own]
     chosen = one_life(item.evidence, lives, item.process.port)

@@ -1,0 +1,275 @@
+"""Several deaths over several inputs: each fact to the death that it is about, and to no other.
+
+The deaths are the cores and what texts tell one by one. Records of one death are joined (``relations``); then
+every loose log and fact goes where identity, a port or a clock puts it, when that is one place. What fits two
+places goes to neither and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.facts import ExitFact, KernelFact, fact_of
+from analyzers.contracts.report import Gap, Process
+from analyzers.contracts.watched import HostFact
+from analyzers.triage.faults import named_in
+from analyzers.triage.lives import CLOCKS, Life, follows
+from analyzers.triage.material import Material
+from analyzers.triage.readers.deaths import OneOfSeveral, several
+from analyzers.triage.relations import NEAR_S, Same, distance, fits, names, ports_of, same_death, same_life
+from analyzers.triage.subjects import Open, dying_lives, ends_of, opened
+from analyzers.verdict.ending import HOST_SHAPES
+
+# A supervisor tells of an end once the core is written: 2 GB took 4 s here, a big one takes minutes.
+DUMP_S = 120.0
+EACH_ALONE = "give one core at a time, each with its own log"
+
+
+def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None:
+    """The incidents of the inputs when they are several, and the gaps that belong to none; else None."""
+    parts = [part for material in materials for part in _split(material)]
+    found: list[Open] = []
+    loose: list[Material] = []
+    for seed in sorted(_seeds(parts), key=_best_named):
+        same = [one for one in found if same_death(seed, one) is Same.YES]
+        open_ = [one for one in found if same_death(seed, one) is Same.UNKNOWN]
+        if len(same) == 1:
+            _absorb(same[0], seed)
+        elif not same and not (open_ and seed.who.pid is None):
+            found.append(seed)
+        else:
+            loose.append(
+                Material(evidence=tuple(seed.evidence), gaps=tuple(seed.gaps), lives=tuple(seed.lives))
+            )
+    if len(found) < 2:
+        return None
+    gaps = _join(found, [*loose, *_rest(parts, found, loose)])
+    return found, gaps
+
+
+def _split(material: Material) -> list[Material]:
+    """A bundle's texts were not split by their reader."""
+    return [material] if material.anchor or isinstance(material, OneOfSeveral) else several(material)
+
+
+def _best_named(seed: Open) -> tuple[bool, bool]:
+    return seed.core is None, seed.who.pid is None
+
+
+def _seeds(parts: Sequence[Material]) -> Iterator[Open]:
+    for part in parts:
+        if part.anchor:
+            yield opened(part)
+        elif not isinstance(part, OneOfSeveral):
+            yield from _of_text(part)
+
+
+def _of_text(material: Material) -> Iterator[Open]:
+    """The deaths of a text that names their process, or whose server said its last words."""
+    taken = set()
+    for life, who in dying_lives(material):
+        taken.add(who.pid)
+        own = [item for item in material.evidence if item.id in life.ids]
+        yield Open(who=who, evidence=own, lives=[life], process=_process(material, who.pid))
+    for item in ends_of(material.evidence):
+        pid = item.incarnation.pid
+        if pid is not None and pid not in taken and item.kind == ExitFact.KIND:
+            taken.add(pid)
+            yield Open(who=item.incarnation, evidence=[item], process=_process(material, pid))
+
+
+def _process(material: Material, pid: int | None) -> Process:
+    return material.process if material.process.pid == pid else Process(pid=pid)
+
+
+def _absorb(home: Open, seed: Open) -> None:
+    known = {item.id for item in home.evidence}
+    home.evidence += [item for item in seed.evidence if item.id not in known]
+    home.gaps += seed.gaps
+    home.lives += [life for life in seed.lives if life not in home.lives]
+    home.tids |= seed.tids
+    home.core = home.core or seed.core
+    told, mine = (
+        one.model_dump(exclude_none=True, exclude_defaults=True) for one in (seed.process, home.process)
+    )
+    home.process = Process.model_validate({**told, **mine})
+    home.who = home.who.model_copy(
+        update={
+            key: value
+            for key, value in seed.who.model_dump().items()
+            if getattr(home.who, key) is None and value is not None
+        }
+    )
+
+
+def _rest(parts: Sequence[Material], found: Sequence[Open], loose: Sequence[Material]) -> list[Material]:
+    """The materials without what the deaths already own."""
+    owned = {item.id for one in found for item in one.evidence}
+    owned |= {item.id for material in loose for item in material.evidence}
+    told = [life for lives in (*(o.lives for o in found), *(m.lives for m in loose)) for life in lives]
+    rest = []
+    for part in parts:
+        if not part.anchor:
+            items = tuple(item for item in part.evidence if item.id not in owned)
+            lives = tuple(life for life in part.lives if not any(life is one for one in told))
+            rest.append(Material(items, part.gaps, part.process, None, part.inputs, lives=lives))
+    return rest
+
+
+def _join(found: Sequence[Open], materials: Sequence[Material]) -> list[Gap]:
+    gaps = [gap for material in materials for gap in material.gaps]
+    lives = [life for material in materials for life in material.lives]
+    for material in materials:
+        for incident in found:
+            incident.process = _told(incident.process, material.process)
+    for item in [item for material in materials for item in _of_no_life(material)]:
+        if (homes := _named(item, found)) and len(homes) == 1:
+            homes[0].evidence.append(item)
+    placed = {item.id for one in found for item in one.evidence}
+    every = {item.id: item for material in materials for item in material.evidence}
+    for life, home in _homes_of_lives(lives, found):
+        home.lives.append(life)
+        home.evidence += [item for id_, item in every.items() if id_ in life.ids - placed]
+        placed |= life.ids
+    for material in materials:
+        left = list(_place(material, found, placed))
+        if left:
+            gaps.append(_homeless(material, left))
+    return gaps
+
+
+def _told(process: Process, told: Process) -> Process:
+    """What a bundle's manifest knows of this very process."""
+    if told.pid is None or process.pid != told.pid:
+        return process
+    more, mine = (one.model_dump(exclude_none=True, exclude_defaults=True) for one in (told, process))
+    return Process.model_validate({**more, **mine})
+
+
+def _of_no_life(material: Material) -> Iterator[Evidence]:
+    of_lives = {id_ for life in material.lives for id_ in life.ids}
+    return (item for item in material.evidence if item.id not in of_lives)
+
+
+def _named(item: Evidence, found: Sequence[Open]) -> list[Open]:
+    return [one for one in found if names(item, one) and fits(item, one)]
+
+
+def _homes_of_lives(lives: Sequence[Life], found: Sequence[Open]) -> Iterator[tuple[Life, Open]]:
+    """Lives that one incident alone can have, by name, by their lines, by port, or by the clock."""
+    rules = (_by_name, _by_lines, _by_port, _by_clock)
+    left = list(lives)
+    for rule in rules:
+        pairs = [
+            (life, one)
+            for life in left
+            for one in found
+            if not _has_other(one, life) and rule(life, one, lives)
+        ]
+        for life, one in pairs:
+            alone = sum(other is life for other, _ in pairs) == 1
+            lone = rule is _by_lines or sum(home is one for _, home in pairs) == 1
+            if alone and lone:
+                left = [each for each in left if each is not life]
+                yield life, one
+
+
+def _has_other(incident: Open, life: Life) -> bool:
+    """A process has one life, though more than one text may hold it."""
+    return any(same_life(own, life) is Same.NO for own in incident.lives)
+
+
+def _by_name(life: Life, incident: Open, _: Sequence[Life]) -> bool:
+    named = life.pid is not None and life.pid == incident.who.pid and incident.who.same_as(life.who)
+    return named and _ran(life, incident) is not False
+
+
+def _by_lines(life: Life, incident: Open, _: Sequence[Life]) -> bool:
+    return any(same_life(own, life) is Same.YES for own in incident.lives)
+
+
+def _by_port(life: Life, incident: Open, _: Sequence[Life]) -> bool:
+    tied = life.listens is not None and life.listens in ports_of(incident)
+    return tied and _may_be(life, incident) and _ran(life, incident) is not False
+
+
+def _by_clock(life: Life, incident: Open, lives: Sequence[Life]) -> bool:
+    if not _may_be(life, incident) or _ran(life, incident) is not True:
+        return False
+    later = [other for other in lives if any(follows(other, life, clock) for clock in CLOCKS)]
+    return all(_ran(other, incident) is False for other in later)
+
+
+def _may_be(life: Life, incident: Open) -> bool:
+    ports = ports_of(incident)
+    apart = life.listens is not None and bool(ports) and life.listens not in ports
+    return incident.who.same_as(life.who) and not apart
+
+
+def _ran(life: Life, incident: Open) -> bool | None:
+    """Whether the life had begun when the incident's process died; None when no clock dates both."""
+    for clock in CLOCKS:
+        began, died = life.began(clock), incident.died(clock)
+        if began is not None and died is not None:
+            return began <= died + NEAR_S
+    return None
+
+
+def _place(material: Material, found: Sequence[Open], placed: set[str]) -> Iterator[Evidence]:
+    """Joins the material's loose facts; yields those that have no home."""
+    lost = {id_ for life in material.lives if not life.ids & placed for id_ in life.ids}
+    routers = {id_ for life in material.lives if life.routes for id_ in life.ids}
+    for item in material.evidence:
+        if item.id in placed or item.id in routers:
+            continue
+        homes = [] if item.id in lost else _homes(item, found)
+        for home in homes:
+            home.evidence.append(item)
+            placed.add(item.id)
+        if not homes:
+            yield item
+
+
+def _homes(item: Evidence, found: Sequence[Open]) -> list[Open]:
+    if _about_the_host(item):
+        return [one for one in found if fits_host(item, one)]
+    named = _named(item, found)
+    near = named or [one for one in found if fits(item, one) and _close(item, one)]
+    return near if len(near) == 1 else []
+
+
+def _about_the_host(item: Evidence) -> bool:
+    """What befell the whole machine befell every server on it."""
+    kernel = fact_of(item, KernelFact)
+    return item.kind == HostFact.KIND or (kernel is not None and kernel.shape in HOST_SHAPES)
+
+
+def fits_host(item: Evidence, incident: Open) -> bool:
+    boots = item.incarnation.boot_id, incident.who.boot_id
+    return None in boots or incident.who.same_as(item.incarnation.model_copy(update={"pid": None}))
+
+
+def _close(item: Evidence, incident: Open) -> bool:
+    """A clock puts it at the end: the kernel's word at once, a supervisor's when the core is written."""
+    at = distance(item, incident)
+    if at is None or item.kind not in (ExitFact.KIND, KernelFact.KIND):
+        return False
+    fact = fact_of(item, ExitFact)
+    if fact is None:
+        return named_in(item) is None or (not incident.tids and abs(at) <= NEAR_S)
+    if fact.signal and incident.signal and fact.signal != incident.signal:
+        return False
+    units = [life for life in incident.lives if life.names_unit]
+    of_unit = fact.unit is None or not units or any(life.is_of(fact.unit) for life in units)
+    return of_unit and -NEAR_S <= at <= DUMP_S
+
+
+def _homeless(material: Material, left: Iterable[Evidence]) -> Gap:
+    items = list(left)
+    name = material.inputs[0].name if material.inputs else items[0].source.partition(":")[0]
+    return Gap(
+        what=f"{len(items)} facts of {name}",
+        why="they do not say to which of these incidents they belong, so they were not counted",
+        command=EACH_ALONE,
+    )

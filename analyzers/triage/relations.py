@@ -1,0 +1,120 @@
+"""Are two records of a death about the same one? By incarnation first, then by threads, lines and clocks.
+
+Three answers: they are the same, they cannot be, or nothing tells. The last one joins nothing: two deaths of
+a PID that was used again, of two boots, of two children of a router or two restarts of a unit look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from analyzers.contracts.evidence import Evidence, Incarnation
+from analyzers.triage.faults import named_in
+from analyzers.triage.lives import CLOCKS, Life
+from analyzers.triage.subjects import Open
+
+# A host counts through its 32768 or 4 million PIDs before it uses one again, and the core of a model of tens
+# of gigabytes is written in less: two records of one PID further apart are two deaths.
+SAME_DEATH_S = 600.0
+# The kernel's line, the core's record and the server's last words come within this of each other: the
+# kernel's clock drifted by 1 ms an hour against CLOCK_MONOTONIC, a journal had a line 0.2 s late.
+NEAR_S = 1.0
+# Texts with so many lines of one event and one stamp of the server's own clock (microseconds) are one log.
+SHARED_LINES = 2
+
+
+class Same(Enum):
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+def same_death(one: Open, other: Open) -> Same:
+    """Whether two incidents are one. UNKNOWN is no reason to join them."""
+    if not one.who.same_as(other.who) or _apart(one, other):
+        return Same.NO
+    if one.who.pid is not None and one.who.pid == other.who.pid:
+        return Same.YES
+    if one.threads & other.threads:
+        return Same.YES
+    return _by_lines(one.lives, other.lives)
+
+
+def _apart(one: Open, other: Open) -> bool:
+    """Signals, ports or clocks that differ."""
+    if one.signal and other.signal and one.signal != other.signal:
+        return True
+    mine, theirs = ports_of(one), ports_of(other)
+    return bool(mine and theirs and not mine & theirs) or not near(one, other, SAME_DEATH_S)
+
+
+def ports_of(incident: Open) -> set[int]:
+    """The ports it is known to have listened on."""
+    told = {life.listens for life in incident.lives}
+    return {port for port in (incident.process.port, *told) if port is not None}
+
+
+def near(one: Open, other: Open, seconds: float) -> bool:
+    """False when a clock that dates both deaths puts them further apart."""
+    for clock in CLOCKS:
+        mine, theirs = one.died(clock), other.died(clock)
+        if mine is not None and theirs is not None:
+            return abs(mine - theirs) <= seconds
+    return True
+
+
+def _by_lines(mine: Iterable[Life], theirs: Iterable[Life]) -> Same:
+    """Two lives of one text are two; two texts of one life share its lines, to the microsecond."""
+    answers = {same_life(life, other) for life in mine for other in theirs}
+    return next((answer for answer in (Same.YES, Same.NO) if answer in answers), Same.UNKNOWN)
+
+
+def same_life(one: Life, other: Life) -> Same:
+    """Whether two texts' lives are one process's."""
+    if one.name == other.name:
+        return Same.YES if one.items and one.items == other.items else Same.NO
+    mine, theirs = _stamped(one), _stamped(other)
+    if len(mine & theirs) >= SHARED_LINES:
+        return Same.YES
+    whole = min(len(mine), len(theirs)) > SHARED_LINES
+    return Same.NO if whole and not mine & theirs else Same.UNKNOWN
+
+
+def _stamped(life: Life) -> set[tuple[float, str]]:
+    return {(item.elapsed, item.text) for item in life.items if item.elapsed is not None}
+
+
+def names(item: Evidence, incident: Open) -> bool:
+    """The fact names the incident's process, or one of its threads."""
+    kernel = named_in(item)
+    if kernel is not None and kernel.tid is not None:
+        return kernel.tid in incident.threads or kernel.tid == incident.who.pid
+    return item.incarnation.pid is not None and item.incarnation.pid == incident.who.pid
+
+
+def fits(item: Evidence, incident: Open) -> bool:
+    """Nothing in the fact contradicts that it is about the incident's process."""
+    kernel = named_in(item)
+    if kernel is not None and kernel.tid is not None and incident.tids:
+        return kernel.tid in incident.tids and _of_boot(item.incarnation, incident.who)
+    if not incident.who.same_as(item.incarnation):
+        return False
+    at = distance(item, incident)
+    return at is None or abs(at) <= SAME_DEATH_S
+
+
+def _of_boot(item: Incarnation, who: Incarnation) -> bool:
+    return Incarnation(boot_id=item.boot_id).same_as(Incarnation(boot_id=who.boot_id))
+
+
+def distance(item: Evidence, incident: Open) -> float | None:
+    """Seconds from the first word about the incident's end to the fact; None when no clock dates both.
+
+    CLOCK_MONOTONIC first: it knows no step, and counts within one boot only.
+    """
+    for clock in CLOCKS:
+        stamp, died = getattr(item, clock), incident.died(clock)
+        if stamp is not None and died is not None:
+            return float(stamp) - died
+    return None

@@ -1,0 +1,97 @@
+"""The deaths that the inputs tell of, one by one, before they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, StackFact, fact_of
+from analyzers.contracts.report import Gap, Process
+from analyzers.triage.dying import deaths_in
+from analyzers.triage.faults import foreign_record, named_in
+from analyzers.triage.lives import Life
+from analyzers.triage.material import CoreWork, Material
+
+# Abort texts that are a process's last words; the others (a CUDA error, a failed allocation) are often
+# caught, and the server lives on.
+LAST_WORDS = ("ggml-assert", "ggml-abort", "wake-reload", "terminate", "stack-smash", "malloc")
+SIGABRT = 6
+CONTAINER_INIT = 1  # a process that is the first of its container has this PID there and another on the host
+
+
+@dataclass
+class Open:
+    """One incident while evidence is joined to it. ``who`` is its process as far as it is known."""
+
+    who: Incarnation = field(default_factory=Incarnation)
+    tids: frozenset[int] = frozenset()
+    evidence: list[Evidence] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    process: Process = field(default_factory=Process)
+    lives: list[Life] = field(default_factory=list)
+    core: CoreWork | None = None
+
+    def takes(self, item: Evidence) -> bool:
+        """True when this incident's process and the evidence's do not contradict each other."""
+        kernel = named_in(item)
+        known = self.tids | ({self.who.pid} if self.who.pid is not None else set())
+        if kernel is not None and kernel.tid is not None and known:
+            return kernel.tid in known
+        return self.who.same_as(item.incarnation)
+
+    @property
+    def threads(self) -> frozenset[int]:
+        """Thread ids of its core and of the stacks that were joined."""
+        stacks = (fact_of(item, StackFact) for item in self.evidence)
+        return self.tids | {stack.tid for stack in stacks if stack is not None and stack.tid is not None}
+
+    @property
+    def signal(self) -> int | None:
+        """What ended it, as its core, its supervisor or its own last words say; 0 counts as unknown."""
+        for item in self.evidence:
+            core, end = fact_of(item, CoreFact), fact_of(item, ExitFact)
+            number = core.signal if core else end.signal if end and not end.requested else None
+            if number:
+                return number
+        return SIGABRT if any(_last_words(item) for item in self.evidence) else None
+
+    def died(self, clock: str) -> float | None:
+        """The first word about its end on ``clock`` (wall | mono)."""
+        stamps = [getattr(item, clock) for item in deaths_in(self.evidence)]
+        return min((stamp for stamp in stamps if stamp is not None), default=None)
+
+
+def opened(material: Material) -> Open:
+    """The incident that an anchor opens."""
+    process = material.process
+    own = process.pid if process.pid != CONTAINER_INIT or material.core is None else None
+    return Open(
+        who=Incarnation(pid=own, start_time=process.start_time, boot_id=process.boot_id),
+        tids=material.tids,
+        evidence=list(material.evidence),
+        gaps=list(material.gaps),
+        process=process,
+        lives=list(material.lives),
+        core=material.core,
+    )
+
+
+def dying_lives(material: Material) -> Iterator[tuple[Life, Incarnation]]:
+    """Lives of a text of which it tells that they died: by PID, by their router, or in their last words."""
+    dead = {item.incarnation.pid for item in ends_of(material.evidence)} - {None}
+    for life in material.lives:
+        reported = life.child is not None and life.child.died
+        if life.pid in dead or reported or any(_last_words(item) for item in life.items):
+            yield life, life.who
+
+
+def ends_of(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """What a supervisor or the kernel says of a server's end that nobody asked for."""
+    told = (item for item in deaths_in(evidence) if item.data.get("by") != "trace")
+    return [item for item in told if item.trust is not Trust.CLIENT and not foreign_record(item)]
+
+
+def _last_words(item: Evidence) -> bool:
+    fact = fact_of(item, AbortFact)
+    return fact is not None and fact.shape in LAST_WORDS and item.trust is not Trust.CLIENT

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from analyzers.contracts.report import FrameView, Report, Thread
-from analyzers.render import frames, words
-from analyzers.render.moments import CLOCKS, Story, clock_text
+from analyzers.render import clocks, frames, steps, words
+from analyzers.render.moments import CLOCKS, Story, clock_text, digits_for
 from analyzers.render.safe import MAX_BLOCK, clean_lines, markup, raw_json
 
 MAX_ROWS = 2000  # rows of one table; a browser stays quick, and the JSON holds them all
@@ -16,11 +16,18 @@ def section(name: str, title: str, body: str) -> str:
 
 
 def command(text: str | None) -> str:
-    """A command to copy with one click; it is shown whole, line by line."""
+    """A command to copy with one click, whole, line by line; words are shown as words, and an option or a
+    setting says that it is one."""
     if not text:
         return ""
-    lines = "\n".join(markup(line) for line in clean_lines(text))
-    return f'<code class="cmd">{lines}</code>'
+    rows = clean_lines(text)
+    lines = "\n".join(markup(line) for line in rows)
+    kinds = {steps.kind_of(line) for line in rows}
+    if kinds == {steps.WORDS}:
+        return f'<p class="hint">{lines}</p>'
+    kind = kinds.pop() if len(kinds) == 1 else steps.COMMAND
+    label = "" if kind == steps.COMMAND else f"<small>{markup(steps.LEADS[kind])}</small>"
+    return f'{label}<code class="cmd">{lines}</code>'
 
 
 def trust_badge(value: str | None) -> str:
@@ -42,28 +49,6 @@ def table(caption: str, heads: list[str], rows: list[list[str]]) -> str:
         f'<div class="scroll"><table class="stack"><caption>{markup(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
     )
-
-
-def incidents(report: Report) -> str:
-    if len(report.incidents) < 2:
-        return ""
-    total = sum(incident.count for incident in report.incidents)
-    rows = [
-        [
-            f'<span class="nowrap">{_times(incident.count)}</span>',
-            f'<b class="nowrap">{markup(incident.class_)}</b>',
-            markup(incident.title),
-            markup(", ".join(str(pid) for pid in incident.pids)),
-        ]
-        for incident in report.incidents
-    ]
-    title = f"{len(report.incidents)} kinds of incident, {total} in all"
-    heads = ["Seen", "Class", "What", "PID"]
-    return section("incidents", title, table("The verdict below is of the first row.", heads, rows))
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{words.grouped(count)} times"
 
 
 def reasons(report: Report) -> str:
@@ -136,9 +121,10 @@ def _frame(index: int, frame: FrameView) -> str:
 def moments(story: Story) -> str:
     """All moments as a table, folded away under the picture."""
     items = [moment.item for moment in story.moments] + list(story.others)
+    digits = digits_for(story.moments)
     rows = [
         [
-            f'<span class="nowrap">{markup(clock_text(item.at, item.clock))}</span>',
+            f'<span class="nowrap">{markup(clock_text(item.at, item.clock, digits))}</span>',
             markup(item.text),
             markup(item.event),
             trust_badge(item.trust) if item.trust else "",
@@ -149,6 +135,18 @@ def moments(story: Story) -> str:
     caption = f"Clock: {CLOCKS.get(story.clock, story.clock)}"
     body = table(caption, ["When", "What", "Event", "Trust", "Where"], rows)
     return f"<details><summary>All {len(items)} moments as a table</summary>{body}</details>"
+
+
+def offsets(report: Report) -> str:
+    """How the sources' clocks stand to each other, and why that is said."""
+    items = [
+        f"<li>{markup(clocks.sentence(each))}"
+        f"{f'<br><small>{markup(each.explain)}</small>' if each.explain else ''}</li>"
+        for each in report.clocks[:MAX_ROWS]
+    ]
+    if not items:
+        return ""
+    return f'<div class="clocks"><h3>Clocks</h3><p>{markup(clocks.WHY)}</p><ul>{"".join(items)}</ul></div>'
 
 
 def gaps(report: Report) -> str:

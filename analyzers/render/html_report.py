@@ -5,6 +5,7 @@ from __future__ import annotations
 from analyzers.contracts.report import Report
 from analyzers.render import html_detail as detail
 from analyzers.render import words
+from analyzers.render.html_incidents import incidents
 from analyzers.render.moments import tell
 from analyzers.render.safe import clean, markup
 from analyzers.render.svg import NARROW, WIDTH, describe, timeline_svg
@@ -36,7 +37,7 @@ def sections(report: Report) -> str:
     """The report itself, without a page's head and foot; ids are unique within one report only."""
     return "".join(
         (
-            detail.incidents(report),
+            incidents(report),
             _verdict(report),
             _advice(report),
             _timeline(report),
@@ -98,7 +99,7 @@ def _advice(report: Report) -> str:
 
 def _timeline(report: Report) -> str:
     if not report.timeline:
-        return ""
+        return detail.section("timeline", "Timeline", detail.offsets(report)) if report.clocks else ""
     story = tell(report)
     figure = ""
     if story.moments:
@@ -109,4 +110,4 @@ def _timeline(report: Report) -> str:
             f'<figure><div class="wide">{wide}</div><div class="slim">{slim}</div>'
             f"<figcaption>{caption}</figcaption></figure>"
         )
-    return detail.section("timeline", "Timeline", figure + detail.moments(story))
+    return detail.section("timeline", "Timeline", figure + detail.moments(story) + detail.offsets(report))

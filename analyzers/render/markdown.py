@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from html import escape
 
 from analyzers.contracts.report import Report, Thread
-from analyzers.render import frames, words
-from analyzers.render.moments import clock_text, tell
+from analyzers.render import clocks, frames, words
+from analyzers.render.markdown_many import many
+from analyzers.render.moments import clock_text, digits_for, tell
 from analyzers.render.safe import impersonal
 
 SPECIAL = re.compile(r"[\\`*_\[\]|~$]|^[-+=](?=[-+=\s]|$)|(?<=^\d)[.)]|(?<=^\d\d)[.)]")
@@ -20,12 +21,14 @@ FENCE = 3  # back-ticks at least; a block whose text holds more gets a longer fe
 MAX_EVIDENCE = 40
 MAX_MOMENTS = 60
 MAX_THREADS = 40
+MAX_CLOCKS = 10
 PRIVATE_NOTE = "made with private content included: read it before you paste it"
 
 
 def render_markdown(report: Report) -> str:
     """GitHub-flavoured Markdown. Directories, addresses, arguments, boot ids and inputs stay out."""
     blocks = [
+        *many(report, prose),
         *_head(report),
         *_evidence(report),
         *_threads(report),
@@ -128,13 +131,23 @@ def _details(title: str, lines: list[str], *, opened: bool) -> str:
 def _timeline(report: Report) -> Iterator[str]:
     story = tell(report)
     if not story.moments:
+        yield from _clocks(report)
         return
-    lines = [f"{clock_text(m.at, story.clock):>12}  {m.item.text}" for m in story.moments[-MAX_MOMENTS:]]
+    shown = story.moments[-MAX_MOMENTS:]
+    digits = digits_for(shown)
+    lines = [f"{clock_text(m.at, story.clock, digits):>12}  {m.item.text}" for m in shown]
     left_out = len(story.moments) - MAX_MOMENTS
     if left_out > 0:
         lines.insert(0, f"({left_out} earlier moments left out)")
     yield "### Timeline"
     yield fenced([impersonal(line) for line in lines])
+    yield from _clocks(report)
+
+
+def _clocks(report: Report) -> Iterator[str]:
+    rows = [f"- {prose(clocks.sentence(each, public=True))}" for each in report.clocks[:MAX_CLOCKS]]
+    if rows:
+        yield f"{clocks.WHY}\n\n" + "\n".join(rows)
 
 
 def _environment(report: Report) -> Iterator[str]:

@@ -188,14 +188,17 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
-def clock_text(at: float, clock: str) -> str:
-    """A moment on its clock: `1.369 s`, `2:01:57.649`, `2026-12-01 04:00:05.120 UTC` or `boot+189.677 s`."""
+def clock_text(at: float, clock: str, digits: int = 3) -> str:
+    """A moment on its clock: `1.369 s`, `2:01:57.649`, `2026-12-01 04:00:05.120 UTC` or `boot+189.677 s`.
+
+    ``digits`` after the second: 0, 3 or 6.
+    """
     if clock == "wall":
-        return wall_text(at, "%Y-%m-%d %H:%M:%S.mmm UTC")
+        return wall_text(at, f"%Y-{WALL_PATTERNS[digits]} UTC")
     if clock == "mono":
-        return f"boot+{at:.3f} s"
+        return f"boot+{at:.{digits}f} s"
     suffix = "" if clock == "elapsed" else f" ({clock})"
-    return f"{short_clock(at, clock)}{suffix}"
+    return f"{short_clock(at, clock, digits)}{suffix}"
 
 
 def digits_for(moments: Sequence[Moment]) -> int:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.registry import CAUSES, CLASSES, CONFIDENCES, PHASES, REPORT_SCHEMA
 from analyzers.contracts.report import Report, Verdict
+from analyzers.render import deaths
 from analyzers.render.moments import BENIGN, clock_text
 
 CONFIDENCE_WORDS = {
@@ -136,7 +137,8 @@ def evidence_time(evidence: Evidence) -> str:
 def reproduce(report: Report) -> str:
     """The command that gives this verdict again from the same inputs."""
     names = shlex.join(item.name for item in report.inputs) or "INPUT"
-    return f"llama-blackbox triage {names}"
+    which = f" --incident {report.incident}" if deaths.several(report) else ""
+    return f"llama-blackbox triage {names}{which}"
 
 
 def newer_schema(report: Report) -> str | None:

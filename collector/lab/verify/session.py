@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -115,13 +116,13 @@ def run(
         voice.tell(f"verify {method}: {chosen.subject.name}", style="bold")
         with ReferenceServer(folder.servers) as lab:
             bench = Bench(lab, chosen, session.say, random.Random(seed))  # noqa: S311 - repeatable, not secret
-            _collect(session, carry_out(bench))
+            _collect(session, carry_out(bench), chosen.spec.model)
             finished()
         _say_what_is_kept(session)
         return _record(session, chosen, conclude)
 
 
-def _collect(session: Session, trials: Iterator[Trial]) -> None:
+def _collect(session: Session, trials: Iterator[Trial], model: Path) -> None:
     try:
         for trial in trials:
             session.keep(trial)
@@ -129,15 +130,15 @@ def _collect(session: Session, trials: Iterator[Trial]) -> None:
         session.interrupted = True
         session.say(f"interrupted; {len(session.trials)} finished trials are kept")
     except (UserError, OSError) as error:
-        session.problem = _problem(error)
+        session.problem = _problem(error, model)
         if not session.trials:
             raise session.problem from None
         session.say(f"ended early after {len(session.trials)} finished trials: {session.problem}")
 
 
-def _problem(error: UserError | OSError) -> UserError:
+def _problem(error: UserError | OSError, model: Path) -> UserError:
     if isinstance(error, UserError):
-        return explained(error)
+        return explained(error, model)
     return UserError(
         f"the run cannot go on ({(error.strerror or type(error).__name__).lower()})",
         where=str(error.filename or TRIALS),

@@ -21,6 +21,9 @@ GGUF_MAGIC = b"GGUF"
 NO_SLEEP_MODE = re.compile(
     r"invalid argument: --sleep-idle-seconds|does not know the parameter .*sleep_idle_seconds"
 )
+NO_MODEL = re.compile(
+    r"gguf_init|failed to (load|open) (the )?(model|GGUF)|unable to load model|model loading error"
+)
 FAILED_STARTS = (
     (
         NO_SLEEP_MODE,
@@ -28,11 +31,14 @@ FAILED_STARTS = (
         "give a build that has one; upstream added it in December 2025",
     ),
     (
-        re.compile(
-            r"gguf_init|failed to (load|open) (the )?(model|GGUF)|unable to load model|model loading error"
-        ),
+        NO_MODEL,
         "the server cannot load the model",
         "check that the model file is whole and of a kind this build knows; without --model one is made",
+    ),
+    (
+        re.compile(r"died of SIG(KILL|TERM|INT|HUP|XCPU)\b"),
+        "the server was ended from outside while it started (out of memory, or another process)",
+        "free some memory (dmesg names what the kernel killed), then run it again",
     ),
     (
         re.compile(r"couldn't bind|[Aa]ddress already in use"),
@@ -105,11 +111,15 @@ def demanded_model(path: Path) -> Path:
     return path.absolute()
 
 
-def explained(error: UserError) -> UserError:
-    """``error``, or a plainer one where a server that did not come up said why."""
+def explained(error: UserError, model: Path | None = None) -> UserError:
+    """``error``, or a plainer one where a server that did not come up said why.
+
+    ``model``: the file it was given; what a server cannot load is the file's fault, not the program's.
+    """
     for pattern, what, remedy in FAILED_STARTS:
         if pattern.search(error.what):
-            return UserError(f"{what}: {error.what}", where=error.where, remedy=remedy)
+            where = str(model) if model is not None and pattern is NO_MODEL else error.where
+            return UserError(f"{what}: {error.what}", where=where, remedy=remedy)
     return error
 
 

@@ -106,6 +106,36 @@ def test_a_server_that_says_why_it_does_not_start_is_understood(said: str, meant
     assert plainer.status == 2
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "0.00.009.280 E srv  llama_server: exiting due to model loading error",
+        "0.00.012.840 E srv          init: exiting due to model loading error",
+        "0.00.003.838 E srv    load_model: failed to load model, 'cut.gguf'",
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_the_models_fault_and_not_the_programs(said: str) -> None:
+    plainer = explained(stopped(said), Path("/models/cut.gguf"))
+    assert plainer.where == "/models/cut.gguf"
+    assert "llama-server" not in plainer.where
+    # what is no fault of the model names the program still
+    assert (
+        explained(stopped("error: invalid argument: --sleep-idle-seconds"), Path("m")).where == "llama-server"
+    )
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM"])
+def test_a_server_killed_while_it_started_is_no_fault_of_its_own(number: str) -> None:
+    error = UserError(
+        f"the server died of {number} instead of coming up", where="llama-server", remedy="check"
+    )
+    plainer = explained(error)
+    assert "ended from outside while it started" in plainer.what
+    assert "memory" in plainer.remedy
+    crashed = UserError("the server died of SIGSEGV instead of coming up", where="x", remedy="check")
+    assert explained(crashed) is crashed
+
+
 @pytest.mark.parametrize("said", ["error: invalid argument: --metrics", "no output at all", "what(): stoi"])
 def test_what_is_not_understood_is_left_as_it_is(said: str) -> None:
     error = stopped(said)

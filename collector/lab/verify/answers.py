@@ -33,6 +33,10 @@ VOLATILE = frozenset({"id", "created", "created_at", "completed_at", "timings"})
 REPEATABLE: dict[str, Any] = {"temperature": 0.0, "seed": 1, "cache_prompt": False}
 REFUSED_STATUS = (404, 503)
 EVENT = b"data: "
+NOT_COMPARABLE = (
+    "two awake answers differ already (does this model draw at random?), and this one is like neither: "
+    "it is not called right or wrong"
+)
 
 
 def repeatable(request: Request) -> Request:
@@ -87,11 +91,20 @@ def _told(body: object) -> object:
     return {name: body[name] for name in TELLING if name in body}
 
 
-def outcome_of(answer: Answer, awake: Answer | None) -> str:
+def differ(awake: Answer | None, again: Answer | None) -> bool:
+    """Two answers of one awake server that do not say the same: its model draws at random by itself."""
+    return awake is not None and again is not None and telling(awake) != telling(again)
+
+
+def outcome_of(answer: Answer, awake: Answer | None, again: Answer | None = None) -> str:
     """Outcome of a request that got an answer, compared with the ``awake`` answer to the same request.
 
     Without a usable awake answer (none at all, or a 503) nothing can be called right or wrong:
-    inconclusive, unless it was refused. Both requests must be ``repeatable``.
+    inconclusive, unless it was refused. All requests must be ``repeatable``.
+
+    ``again``: a second awake answer. Where the two differ, an answer like one of them is right, since freed
+    memory does not repeat it by luck. One like neither is inconclusive: a third awake answer could differ as
+    well, and to call it right would make a build sound. A status of 400 or more that neither has is an error.
     """
     if answer.status is None:
         return INCONCLUSIVE
@@ -99,7 +112,11 @@ def outcome_of(answer: Answer, awake: Answer | None) -> str:
         return REFUSED
     if awake is None or awake.status is None or awake.status == 503:
         return INCONCLUSIVE
-    if telling(answer) == telling(awake):
+    known = [awake] if again is None else [awake, again]
+    if any(telling(answer) == telling(each) for each in known):
         return ANSWERED
+    new_error = answer.status >= 400 and answer.status not in [each.status for each in known]
+    if differ(awake, again) and not new_error:
+        return INCONCLUSIVE
     # a poisoned look-up answers 400 where the awake server answers 200: an error it does not give
     return SERVER_ERROR if answer.status >= 400 else WRONG_ANSWER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from analyzers.contracts.trials import (
@@ -20,6 +21,7 @@ from analyzers.contracts.trials import (
     Trial,
 )
 from collector.lab.faults.provoked import CORE_SIGNALS
+from collector.lab.reference.output import printable
 
 # 95 %: the largest rate p for which n clean trials still have a chance of 5 %: 1 - 0.05 ** (1 / n).
 MISSED_CHANCE = 0.05
@@ -28,6 +30,9 @@ CRASHING = ("D1", "D2")
 # Outcomes that are one defect and no other.
 OWN_OUTCOME = {STRANDED: "D3", LEAKED: "D5"}
 SURE = ("proven", "strong")
+# What a crash without a named frame lacks, and what would name it.
+NAMELESS = "the frames have no names (test a build that is not stripped)"
+NOTE_LENGTH = 120
 NO_SUCH_ROUTE = 404
 
 
@@ -55,10 +60,7 @@ def conclude(defect: str, trials: Sequence[Trial], enough: int) -> Finding:
     if shown:
         return Finding(conclusion=AFFECTED, because=_showed(shown, reached, met), **said)
     if strange:
-        what = sorted({_named(trial) for trial in strange})
-        return Finding(
-            conclusion=INCONCLUSIVE, because=f"{len(strange)} ended otherwise: {', '.join(what)}", **said
-        )
+        return Finding(conclusion=INCONCLUSIVE, because=_otherwise(strange), **said)
     if len(reached) < max(1, enough):
         return Finding(conclusion=INCONCLUSIVE, because=_too_few(own, len(reached), max(1, enough)), **said)
     bound = upper_bound(len(reached))
@@ -71,10 +73,45 @@ def _showed(shown: Sequence[Trial], reached: Sequence[Trial], met: Sequence[Tria
     return f"{len(shown)} of {len(reached)} showed it{also}"
 
 
+def _otherwise(strange: Sequence[Trial]) -> str:
+    """Bad ends that are not the defect: those that are another one, and crashes that can be named nothing."""
+    known = [trial for trial in strange if not nameless(trial)]
+    lost = len(strange) - len(known)
+    what = sorted({_named(trial) for trial in known})
+    parts = (
+        f"{len(known)} ended otherwise: {', '.join(what)}" if known else "",
+        f"{lost} crashed and cannot be attributed: {NAMELESS}" if lost else "",
+    )
+    return "; ".join(filter(None, parts))
+
+
+def nameless(trial: Trial) -> bool:
+    """It crashed, and no frame of the crash has a name: it is this defect or another one, nobody can say."""
+    judged = trial.judgement
+    return trial.outcome == CRASHED and judged is not None and judged.defect is None and not judged.named
+
+
 def _too_few(own: Sequence[Trial], reached: int, enough: int) -> str:
+    """Why it is not sound, and what helps: more trials, or what the trials that say nothing complain of."""
     if own and all(_no_route(trial) for trial in own):
         return "the route does not exist in this build (404)"
-    return f"only {reached} of {len(own)} trials reached the window, {enough} are needed"
+    if not own:
+        return "no trial could be made for it"
+    missed = [trial for trial in own if not counts(trial)]
+    if not missed:
+        return f"{reached} clean trials are too few, {enough} are needed: give --trials {enough} or more"
+    few = f"only {reached} of {len(own)} trials reached the window and could be judged, {enough} are needed"
+    if len(own) < enough:
+        advice = f"; give --trials {enough} or more"
+    else:
+        advice = f"; give --trials {2 * len(own)}, or a machine that is less busy" if reached else ""
+    return f"{few} ({_commonest(missed)}){advice}"
+
+
+def _commonest(missed: Sequence[Trial]) -> str:
+    """What most of the trials that say nothing said of themselves."""
+    notes = Counter(trial.notes[0] if trial.notes else trial.outcome for trial in missed)
+    return printable(notes.most_common(1)[0][0], NOTE_LENGTH)
 
 
 def counts(trial: Trial) -> bool:
@@ -158,4 +195,8 @@ def exit_status(findings: Iterable[Finding]) -> int:
 
 def _named(trial: Trial) -> str:
     judged = trial.judgement
-    return f"{trial.outcome} ({judged.defect or judged.class_})" if judged else trial.outcome
+    if judged is None:
+        return trial.outcome
+    by_oracle = bool(trial.oracle) and judged.defect is None
+    kind = judged.summary.partition(";")[0] if by_oracle else judged.defect or judged.class_
+    return f"{trial.outcome} ({printable(kind, NOTE_LENGTH)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -13,11 +14,14 @@ from analyzers.contracts.trials import INCONCLUSIVE, Judgement, Signature, Trial
 from analyzers.errors import UserError
 from analyzers.triage.run import Options, triage
 from collector.lab.demo.record import record
-from collector.lab.faults.provoked import Provoked
+from collector.lab.faults.provoked import CORE_SIGNALS, CRASH, Provoked
 from collector.lab.verify.findings import ended_from_outside
 
 VMSTAT = Path("/proc/vmstat")
 OOM_COUNTER = "oom_kill "
+NAMELESS = "The crash's frames have no names (a stripped server, or no stack): it cannot be attributed."
+# Libraries of the system keep their names when the server's are stripped.
+SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\b|ld-|linux-vdso|\[vdso)")
 
 
 def judge(provoked: Provoked, folder: Path, more: Sequence[Evidence] = ()) -> tuple[Judgement, Signature]:
@@ -35,9 +39,18 @@ def judge(provoked: Provoked, folder: Path, more: Sequence[Evidence] = ()) -> tu
             report = triage(inputs, Options(fast=True), stack).report
     except UserError as error:
         return Judgement(class_="UNDETERMINED", summary=f"not judged: {error}"), Signature()
-    return judgement_of(report), Signature(
-        bug_key=report.signature.bug_key, site_key=report.signature.site_key
-    )
+    said = judgement_of(report)
+    if provoked.outcome == CRASH and said.defect is None and not has_names(report):
+        said = said.model_copy(update={"named": False, "summary": f"{said.summary} {NAMELESS}"})
+    return said, Signature(bug_key=report.signature.bug_key, site_key=report.signature.site_key)
+
+
+def has_names(report: Report) -> bool:
+    """A frame of the crashed thread is named in the server's own code; what libraries of the system are
+    called tells nothing of a defect of its."""
+    crashed = [thread for thread in report.threads if thread.crashed]
+    frames = [frame for thread in crashed for frame in thread.frames]
+    return any(frame.function and not SYSTEM.match(frame.module or "") for frame in frames)
 
 
 def judgement_of(report: Report) -> Judgement:
@@ -60,6 +73,15 @@ def oom_kills() -> int | None:
             if line.startswith(OOM_COUNTER):
                 return int(line[len(OOM_COUNTER) :])
     return None
+
+
+def ended_awake(number: int | None, code: int | None, oom_before: int | None = None) -> str:
+    """How a server ended while its awake answers were measured, no sleep being near: said, never counted."""
+    if number is None:
+        return f"the server ended by itself with status {code}"
+    if number in CORE_SIGNALS:
+        return f"the awake server crashed ({_name(number)}), no sleep being near: that is another defect"
+    return f"the server was ended from outside by {_name(number)}: {_by(number, oom_before)}"
 
 
 def settled(trial: Trial, oom_before: int | None = None) -> Trial:

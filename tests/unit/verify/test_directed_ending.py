@@ -68,6 +68,44 @@ def test_a_strand_is_one_that_waking_releases(this, monkeypatch):
     assert this.seen.outcome == INCONCLUSIVE
 
 
+def test_a_strand_that_dies_when_it_is_woken_is_judged_as_the_crash_it_is(this, monkeypatch, tmp_path):
+    said = Judgement(class_="SEGV"), Signature()
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.STRANDED)
+    monkeypatch.setattr(ending, "judge", lambda *_: said)
+    this.server.folder, this.server._saved = tmp_path, None
+
+    def woken(server, _):
+        server.gdb.happen(SIGNAL % ("SIGSEGV", 10, 10))
+        return False
+
+    monkeypatch.setattr(ending, "release", woken)
+    conclude(this)
+    assert (this.seen.outcome, this.seen.judgement) == ("crashed", said[0])
+
+
+TWO_WAYS = answer(body=b'{"tokens":[2]}')
+
+
+@pytest.mark.parametrize(
+    ("again", "status", "body", "outcome"),
+    [
+        (TWO_WAYS, 200, b'{"tokens":[1]}', "answered"),
+        (TWO_WAYS, 200, b'{"tokens":[2]}', "answered"),
+        (TWO_WAYS, 200, b'{"tokens":[3]}', INCONCLUSIVE),
+        (TWO_WAYS, 500, b"{}", "server-error"),
+        (answer(), 200, b'{"tokens":[3]}', "wrong-answer"),
+    ],
+)
+def test_an_answer_unlike_two_that_differ_already_is_not_called_wrong(
+    this, monkeypatch, again, status, body, outcome
+):
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.ANSWERED)
+    this.again, this.pending.answer = again, answer(status, body)
+    conclude(this)
+    assert (this.seen.outcome, this.seen.reached) == (outcome, True)
+    assert any("differ already" in note for note in this.seen.notes) == (outcome == INCONCLUSIVE)
+
+
 def test_a_crash_is_judged_from_the_core_of_the_thread_that_died(this, monkeypatch, tmp_path):
     said = Judgement(class_="SEGV-UAF-SLEEP", defect="D2"), Signature(bug_key="k")
     handed = []
@@ -111,13 +149,22 @@ UNLOADED = (
 )
 
 
+LAST = "==7==ABORTING"
+WOKEN = ["x", "I que    start_loop: entering sleeping state", "I que    start_loop: exiting sleeping state"]
+
+
 def reported(kind, *lines):
-    return [f"==7==ERROR: AddressSanitizer: {kind} on address 0x1", "READ of size 8 at 0x1 thread T1", *lines]
+    return [
+        f"==7==ERROR: AddressSanitizer: {kind} on address 0x1",
+        "READ of size 8 at 0x1 thread T1",
+        *lines,
+        LAST,
+    ]
 
 
 def sanitized(this, monkeypatch, report):
     monkeypatch.setattr(ending, "watch", lambda *_: Became.DIED)
-    this.server.output = SimpleNamespace(lines=lambda: [Line(text, 0, 0) for text in ["x", *report]])
+    this.server.output = SimpleNamespace(lines=lambda: [Line(text, 0, 0) for text in [*WOKEN, *report]])
     this.server.gdb.happen(SIGNAL % ("SIGABRT", 10, 10))
     this.server.absorb()
     conclude(this)
@@ -133,7 +180,8 @@ def test_the_sanitizers_report_is_the_oracle_and_no_core_is_taken(this, monkeypa
     seen = sanitized(this, monkeypatch, report)
     # THEN it is what the hold was made for
     assert seen.outcome == "crashed"
-    assert seen.oracle == report
+    assert seen.oracle.lines == report
+    assert "read by llama_vocab::impl::tokenize under handle_count_tokens" in seen.oracle.short
     assert (seen.judgement.defect, seen.judgement.confidence) == (defect, "proven")
     assert "freed by server_context_impl::destroy" in seen.judgement.summary
     assert this.server.gdb.sent == []
@@ -146,14 +194,33 @@ def test_the_sanitizers_report_is_the_oracle_and_no_core_is_taken(this, monkeypa
         reported("heap-use-after-free", USED, HANDLER, "freed by thread T1 here:", HANDLER),
         reported("heap-use-after-free", *UNLOADED[1:], *UNLOADED),
         reported("heap-use-after-free"),
-        ["==7==ERROR: AddressSanitizer: requested allocation size 0xffffffff exceeds maximum"],
+        ["==7==ERROR: AddressSanitizer: requested allocation size 0xffffffff exceeds maximum", LAST],
     ],
 )
 def test_any_other_report_of_the_sanitizer_shows_no_sleep_defect(this, monkeypatch, report):
     seen = sanitized(this, monkeypatch, report)
 
-    assert (seen.outcome, seen.oracle) == ("crashed", report)
+    assert (seen.outcome, seen.oracle.lines) == ("crashed", report)
     assert (seen.judgement.class_, seen.judgement.defect) == ("UNDETERMINED", None)
+
+
+def test_a_report_is_read_to_its_end_before_it_is_judged(this, monkeypatch):
+    # GIVEN gdb's word of the end before the pipe with the report has been read
+    report = reported("heap-use-after-free", USED, HANDLER, *UNLOADED)
+    read = [Line(text, 0, 0) for text in [*WOKEN, *report[:3]]]
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.DIED)
+    this.server.output = SimpleNamespace(lines=lambda: read)
+    this.server.gdb.wait = lambda _: read.extend(Line(text, 0, 0) for text in report[3:])
+    this.server.gdb.happen(SIGNAL % ("SIGABRT", 10, 10))
+    this.server.absorb()
+    # WHEN concluded THEN nothing of it is missing
+    conclude(this)
+    assert (this.seen.oracle.lines, this.seen.judgement.defect) == (report, "D2")
+
+
+def test_a_report_that_never_ends_is_not_waited_for_for_ever(this, monkeypatch):
+    monkeypatch.setattr(ending, "REPORT_DEADLINE", 0.0)
+    assert sanitized(this, monkeypatch, reported("heap-use-after-free", USED)[:-1]).outcome == "crashed"
 
 
 def test_a_server_that_ends_by_itself_says_nothing(this, monkeypatch):
@@ -185,6 +252,27 @@ def test_a_count_that_did_not_come_by_counts_only_when_it_died_there(this):
     assert attempts._met(woken(this, outcome="crashed"), 0, before=1, after=None)
     this.server.gdb.stacks = {"10": HANDLER_STACK}
     assert not attempts._met(woken(this, outcome="crashed"), 0, before=1, after=None)
+
+
+def test_a_sleep_after_the_read_that_the_sanitizer_reports_takes_nothing_from_it(this, monkeypatch):
+    """Names are looked up for longer than the idle limit: the loop sleeps again during the report."""
+    # GIVEN a stale read after the wake, and a sleep in the middle of its report
+    this.point = COUNT
+    report = reported("heap-use-after-free", USED, HANDLER, *UNLOADED)
+    again = "I que    start_loop: entering sleeping state"
+    sanitized(this, monkeypatch, [*report[:3], again, *report[3:]])
+    # WHEN asked whether the trial says anything THEN it does
+    assert attempts._met(this, 1, before=1, after=2)
+    assert "the sleep before it had freed" in this.seen.notes[-1]
+
+
+def test_a_sleep_before_the_read_leaves_the_trial_open_whatever_the_sanitizer_says(this, monkeypatch):
+    this.point = COUNT
+    report = reported("heap-use-after-free", USED, HANDLER, *UNLOADED)
+    seen = sanitized(this, monkeypatch, ["I que    start_loop: entering sleeping state", *report])
+    assert seen.judgement.defect is None
+    assert not attempts._met(this, 1, before=1, after=2)
+    assert "slept again" in this.seen.notes[-1]
 
 
 def test_a_second_sleep_meanwhile_says_nothing(this):

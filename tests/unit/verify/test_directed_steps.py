@@ -7,10 +7,11 @@ import pytest
 from directed_stub import FINISHED, HANDLER_STACK, HIT, LOOP_STACK, SIGNAL, FakeServer
 
 from analyzers.stacks.mi import MiError
-from collector.lab.verify.directed import steps, watch
+from collector.lab.verify.directed import steps, stillness, watch
 from collector.lab.verify.directed.points import BY_NAME
 from collector.lab.verify.directed.steps import Caught, Sleep
-from collector.lab.verify.directed.watch import Became, Stillness
+from collector.lab.verify.directed.stillness import Stillness
+from collector.lab.verify.directed.watch import Became
 
 POST = BY_NAME["before-post"]
 WAITING = SimpleNamespace(waiting=True, answer=None)
@@ -157,12 +158,55 @@ def test_a_loop_that_was_slow_and_sleeps_when_it_is_asked_has_slept(monkeypatch)
     assert steps.wait_for_sleep(server, Caught("10", 0)) is Sleep.SLEPT
 
 
-def test_a_sleep_that_is_announced_and_not_finished_is_its_own_case(monkeypatch):
+@pytest.mark.parametrize(
+    ("states", "slept", "counts"),
+    [
+        ("SSt", Sleep.ANNOUNCED, True),  # it waits for the thread that gdb holds: a fix can do that
+        ("SRt", Sleep.UNFINISHED, False),  # it still unloads, or wants to: slow, and no fix
+        ("SDt", Sleep.UNFINISHED, False),  # it waits for a disk
+        ("ttt", Sleep.UNFINISHED, False),  # gdb holds everything: nothing was given its chance
+        ("", Sleep.UNFINISHED, False),
+    ],
+)
+def test_an_announced_sleep_counts_only_when_the_server_rests_without_finishing_it(
+    monkeypatch, states, slept, counts
+):
+    # GIVEN a sleep that is announced and that /props does not confirm
+    monkeypatch.setattr(steps, "asleep", lambda _: False)
+    monkeypatch.setattr(stillness, "thread_states", lambda _: list(states))
+    server = FakeServer()
+    server.looks = stillness.STILL_LOOKS
+    server.sleeps()
+    # WHEN the held thread waits for it THEN only a server at rest has said what it does
+    assert steps.wait_for_sleep(server, Caught("10", 0)) is slept
+    assert slept.counts is counts
+
+
+def test_a_server_that_wakes_again_after_its_announcement_is_not_at_rest(monkeypatch):
+    monkeypatch.setattr(steps, "asleep", lambda _: False)
+    monkeypatch.setattr(stillness, "thread_states", lambda _: ["S", "t"])
+    server = FakeServer()
+    server.looks = 2 * stillness.STILL_LOOKS
+    server.sleeps()
+    server.log.append("0.02.000.000 I que    start_loop: exiting sleeping state")
+    assert steps.wait_for_sleep(server, Caught("10", 0)) is Sleep.UNFINISHED
+
+
+def test_a_slow_sleep_that_is_finished_after_all_has_slept(monkeypatch):
+    looked = []
+    monkeypatch.setattr(stillness, "thread_states", lambda _: ["S", "t"])
+    monkeypatch.setattr(steps, "asleep", lambda _: len(looked) > 6)
+    server = FakeServer()
+    server.looks = stillness.STILL_LOOKS
+    server.before_look = looked.append
+    server.sleeps()
+    assert steps.wait_for_sleep(server, Caught("10", 0)) is Sleep.SLEPT
+
+
+def test_a_sleep_before_the_hold_is_none_of_this_ones(monkeypatch):
     monkeypatch.setattr(steps, "asleep", lambda _: False)
     server = FakeServer()
     server.sleeps()
-    assert steps.wait_for_sleep(server, Caught("10", 0)) is Sleep.ANNOUNCED
-    # a sleep before the hold is none of this one's
     monkeypatch.setattr(steps, "Pending", lambda *_: WAITING)
     assert steps.wait_for_sleep(server, Caught("10", 1)) is Sleep.UNCLEAR
 
@@ -176,15 +220,15 @@ def test_a_server_that_dies_while_held_is_told():
 def at_rest(monkeypatch, states="S"):
     monkeypatch.setattr(watch, "asleep_by_log", lambda _: True)
     monkeypatch.setattr(watch, "asleep_by_props", lambda _: True)
-    monkeypatch.setattr(watch, "thread_states", lambda _: list(states))
+    monkeypatch.setattr(stillness, "thread_states", lambda _: list(states))
 
 
 def test_asleep_still_and_waiting_is_stranded(monkeypatch):
     at_rest(monkeypatch, "SSS")
     server = FakeServer()
-    server.looks = watch.STILL_LOOKS
+    server.looks = stillness.STILL_LOOKS
     assert watch.watch(server, WAITING) is Became.STRANDED
-    server.looks = watch.STILL_LOOKS - 1
+    server.looks = stillness.STILL_LOOKS - 1
     assert watch.watch(server, WAITING) is Became.SILENT
 
 
@@ -192,26 +236,37 @@ def test_asleep_still_and_waiting_is_stranded(monkeypatch):
 def test_a_thread_that_runs_or_wants_to_is_not_at_rest(monkeypatch, states):
     at_rest(monkeypatch, states)
     server = FakeServer()
-    server.looks = 5 * watch.STILL_LOOKS
+    server.looks = 5 * stillness.STILL_LOOKS
     assert watch.watch(server, WAITING) is Became.SILENT
 
 
 def test_one_running_look_starts_the_count_again(monkeypatch):
     still = Stillness(1)
-    monkeypatch.setattr(watch, "thread_states", lambda _: ["S"])
-    assert not any(still.look() for _ in range(watch.STILL_LOOKS - 1))
-    monkeypatch.setattr(watch, "thread_states", lambda _: ["S", "R"])
+    monkeypatch.setattr(stillness, "thread_states", lambda _: ["S"])
+    assert not any(still.look() for _ in range(stillness.STILL_LOOKS - 1))
+    monkeypatch.setattr(stillness, "thread_states", lambda _: ["S", "R"])
     assert not still.look()
-    monkeypatch.setattr(watch, "thread_states", lambda _: ["S"])
-    assert not any(still.look() for _ in range(watch.STILL_LOOKS - 1))
+    monkeypatch.setattr(stillness, "thread_states", lambda _: ["S"])
+    assert not any(still.look() for _ in range(stillness.STILL_LOOKS - 1))
     assert still.look()
+
+
+def test_a_server_whose_sanitizer_prints_its_report_is_dying_and_not_stranded(monkeypatch):
+    """The thread that reports waits for the program that looks names up: nothing runs, for seconds."""
+    at_rest(monkeypatch, "SSS")
+    server = FakeServer()
+    server.looks = 3 * stillness.STILL_LOOKS
+    server.log.append("==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1")
+    assert watch.watch(server, WAITING) is Became.SILENT
+    server.before_look = lambda at: server.gdb.happen(SIGNAL % ("SIGABRT", 3, 3)) if at == 90 else None
+    assert watch.watch(server, WAITING) is Became.DIED
 
 
 def test_an_awake_server_is_never_stranded(monkeypatch):
     at_rest(monkeypatch)
     monkeypatch.setattr(watch, "asleep_by_props", lambda _: False)
     server = FakeServer()
-    server.looks = 3 * watch.STILL_LOOKS
+    server.looks = 3 * stillness.STILL_LOOKS
     assert watch.watch(server, WAITING) is Became.SILENT
 
 
@@ -251,5 +306,5 @@ def test_the_state_of_this_process_can_be_read(tmp_path):
     task = tmp_path / "7"
     task.mkdir()
     (task / "stat").write_text("7 (a b) S) R 1 2 3")
-    assert watch.thread_states(tmp_path) == ["R"]
-    assert watch.thread_states(tmp_path / "gone") == []
+    assert stillness.thread_states(tmp_path) == ["R"]
+    assert stillness.thread_states(tmp_path / "gone") == []

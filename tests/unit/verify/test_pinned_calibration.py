@@ -1,10 +1,12 @@
 """What is measured on an awake server before anything is pinned, and when that is not enough."""
 
+import signal
 from types import SimpleNamespace
 
 import pytest
 
-from collector.lab.reference import Answer
+from analyzers.errors import UserError
+from collector.lab.reference import Answer, Ending
 from collector.lab.reference.output import Line
 from collector.lab.reference.spec import ServerSpec
 from collector.lab.verify.pinned.calibration import (
@@ -23,7 +25,7 @@ COUNT = shapes_for("D1", unpoisoned=False)[0]
 class Server:
     """Answers every request after scripted seconds, and logs when its first task was taken up."""
 
-    def __init__(self, seconds=0.5, posted=0.2, plain=0.02, bodies=None, status=200):
+    def __init__(self, seconds=0.5, posted=0.2, plain=0.02, bodies=None, status=200, ending=None):
         self.seconds, self.posted, self.plain, self.status = seconds, posted, plain, status
         self.bodies = bodies
         self.clock = 100.0
@@ -32,6 +34,7 @@ class Server:
         self.spec = None
         self.down = False
         self.output = SimpleNamespace(lines=lambda: list(self.log))
+        self.ending, self.dumping, self.finished = ending, False, ending is not None
 
     def start(self, spec):
         self.spec = spec
@@ -95,9 +98,44 @@ def test_a_build_that_does_not_say_when_it_takes_up_a_task_has_no_such_window(sp
     assert calibrate(Server(posted=None, plain=None), spec, POST).problem == NO_WINDOW
 
 
-def test_awake_answers_that_differ_can_be_compared_with_nothing(spec):
-    bodies = [b'{"content": "a"}', b'{"content": "b"}', b'{"content": "a"}']
-    assert "two awake answers differ" in calibrate(Server(bodies=bodies), spec, READER).problem
+@pytest.mark.parametrize("other", [0, 1])
+def test_awake_answers_that_differ_are_both_kept_to_compare_with(spec, other):
+    """A user's own model may draw at random: its crashes are still crashes."""
+    bodies = [b'{"content": "a"}'] * 3
+    bodies[other] = b'{"content": "b"}'
+    awake = calibrate(Server(bodies=bodies), spec, READER)
+    assert awake.problem is None
+    assert {awake.answer.body, awake.again.body} == {b'{"content": "a"}', b'{"content": "b"}'}
+    # and where all say the same there is nothing else to compare with
+    assert calibrate(Server(), spec, READER).again is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_in_the_awake_measurement_is_named_and_ends_the_run(spec, number):
+    server = Server(status=None, ending=Ending(number, None, 0.0, 0.0))
+    with pytest.raises(UserError, match=f"in the awake measurement .*{number.name}") as told:
+        calibrate(server, spec, READER)
+    assert "another process" in str(told.value) or "out of memory" in str(told.value)
+    assert "memory" in told.value.remedy
+    assert server.down
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        (Ending(signal.SIGSEGV, None, 0.0, 0.0), "awake server crashed (SIGSEGV), no sleep being near"),
+        (Ending(None, 3, 0.0, 0.0), "ended by itself with status 3"),
+    ],
+)
+def test_an_awake_server_that_dies_by_itself_is_no_sleep_defect(spec, ending, said):
+    awake = calibrate(Server(status=None, ending=ending), spec, READER)
+    assert said in awake.problem
+    assert awake.window is None
+
+
+def test_an_end_after_good_answers_is_no_measurement_either(spec):
+    awake = calibrate(Server(ending=Ending(signal.SIGSEGV, None, 0.0, 0.0)), spec, READER)
+    assert "crashed" in awake.problem
 
 
 def test_a_request_the_awake_server_does_not_answer_is_named(spec):

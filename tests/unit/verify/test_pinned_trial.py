@@ -45,6 +45,7 @@ class Server:
 class Warm:
     def __init__(self, server, error=None):
         self.server, self.error, self.proven, self.dropped = server, error, False, 0
+        self.base = SimpleNamespace(model="m.gguf")
 
     def take(self, *, poisoned):
         if self.error:

@@ -17,7 +17,6 @@ from collector.lab.verify.directed.ending import Attempt, Seen, conclude
 from collector.lab.verify.directed.places import IDLE_SECONDS, Places
 from collector.lab.verify.directed.points import Point, under_handler
 from collector.lab.verify.directed.steps import (
-    Sleep,
     catch,
     insert,
     leave_function,
@@ -25,6 +24,8 @@ from collector.lab.verify.directed.steps import (
     remove,
     wait_for_sleep,
 )
+from collector.lab.verify.directed.watch import END_DEADLINE
+from collector.lab.verify.judge import ended_awake
 
 SLEEP_DEADLINE = 30.0
 # A step out of a function that queues tasks ends in microseconds, or the thread waits there for somebody.
@@ -55,6 +56,8 @@ def _observe(this: Attempt, places: Places) -> None:
     addresses = places.learn(this.server).get(places.symbol(this.point), [])
     if not addresses:
         this.note("the server did not load the file that has the point")
+    elif not _baseline(this, this.server.begin(_first(this))):
+        return
     elif this.point.asleep:
         _wake_it(this, addresses)
     elif _baseline(this, this.server.begin(_first(this))):
@@ -69,16 +72,30 @@ def _first(this: Attempt) -> Request:
 
 
 def _baseline(this: Attempt, pending: Pending) -> bool:
-    """Wait for the awake answer; False, and a note, when it is none to compare with."""
+    """Wait for an awake answer; False, and a note, when it is none to compare with.
+
+    Two are taken: a user's own model may answer the same request in two ways.
+    """
     this.server.wait_until(lambda _: pass_on(this.server) or not pending.waiting, SLEEP_DEADLINE)
-    this.awake = pending.answer
+    this.awake, this.again = pending.answer, this.awake
     if this.awake is not None and this.awake.status == 200:
         return True
     if this.awake is not None and this.awake.status == 404:
         this.seen.outcome, this.seen.reached, this.seen.status = REFUSED, True, 404
-    got = "nothing" if this.awake is None else this.awake.status or this.awake.error
-    this.note(f"the awake server answers {this.request.route} with {got}")
+    this.note(_no_answer(this))
     return False
+
+
+def _no_answer(this: Attempt) -> str:
+    """Why there is no awake answer: no sleep was near, so that an end says nothing of the defects."""
+    awake, server = this.awake, this.server
+    if awake is None or awake.status is None:
+        server.wait_until(lambda _: pass_on(server), END_DEADLINE)  # a broken connection announces an end
+    if server.ending is not None:
+        how = ended_awake(server.ending.signal, server.ending.code, this.oom_before)
+        return f"in the awake measurement {how}"
+    got = "nothing" if awake is None else awake.status or awake.error
+    return f"the awake server answers {this.request.route} with {got}"
 
 
 def _hold(this: Attempt, numbers: list[str]) -> None:
@@ -93,7 +110,7 @@ def _hold(this: Attempt, numbers: list[str]) -> None:
         return
     slept = wait_for_sleep(server, caught)
     this.note(slept.value)
-    this.seen.reached = slept is not Sleep.UNCLEAR
+    this.seen.reached = slept.counts
     _let_go(this, caught.thread)
     conclude(this)
     if caught.thread in server.passed:
@@ -147,7 +164,14 @@ def _come_by(this: Attempt, pending: Pending) -> int | None:
 
 
 def _met(this: Attempt, sleeps: int, before: int, after: int | None) -> bool:
-    """Whether the trial says anything; a note when it does not."""
+    """Whether the trial says anything; a note when it does not.
+
+    Printing the sanitizer's report can take longer than the idle limit: a sleep after the read that it names
+    takes nothing from it, and the oracle has looked at what came before.
+    """
+    if _stale_read(this):
+        this.note("the sanitizer saw the request read what the sleep before it had freed")
+        return True
     if this.server.transitions(ENTERING) > sleeps:
         this.note("the server slept again meanwhile")
     elif after is None and not under_handler(_died_at(this), this.point.handler):
@@ -160,6 +184,11 @@ def _met(this: Attempt, sleeps: int, before: int, after: int | None) -> bool:
         this.note("the request came while the server slept, and woke it")
         return True
     return False
+
+
+def _stale_read(this: Attempt) -> bool:
+    oracle = this.seen.oracle
+    return oracle is not None and oracle.judgement.defect == this.point.defect
 
 
 def _died_at(this: Attempt) -> list[str]:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from analyzers.contracts.trials import ANSWERED, CRASHED, INCONCLUSIVE, STRANDED, Judgement, Signature
 from analyzers.stacks.mi import MiError
 from collector.lab.faults.kernel import KernelLines
 from collector.lab.faults.provoked import CRASH, Expected, Provoked
-from collector.lab.native.asan import read_report
 from collector.lab.reference.client import Answer, Pending, Request
 from collector.lab.reference.output import printable
-from collector.lab.verify.answers import outcome_of
+from collector.lab.verify.answers import NOT_COMPARABLE, differ, outcome_of
 from collector.lab.verify.directed.debugged import DebuggedServer
 from collector.lab.verify.directed.points import Point
 from collector.lab.verify.directed.watch import Became, release, watch
-from collector.lab.verify.judge import judge
+from collector.lab.verify.judge import judge, oom_kills
+from collector.lab.verify.oracle import Word, unfinished, word
 
-ASAN_REPORT = "ERROR: AddressSanitizer"
-ORACLE_LINES = 80  # who read, who freed, who allocated: its three stacks
 EXPECTED = {
     "D1": Expected("SEGV-UAF-SLEEP", ("wake",), ("first-request-after-wake",), "D1"),
     "D2": Expected("SEGV-UAF-SLEEP", ("sleep",), ("asleep", "unloading"), "D2"),
     "D3": Expected("HANG-STRANDED", ("sleep",), ("asleep",), "D3"),
 }
+# What was written before the end is read within milliseconds.
+REPORT_DEADLINE = 10.0
+POLL = 0.02
 
 
 @dataclass
@@ -37,20 +39,22 @@ class Seen:
     signal: int | None = None
     judgement: Judgement | None = None
     signature: Signature | None = None
-    oracle: list[str] = field(default_factory=list)
+    oracle: Word | None = None
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Attempt:
-    """One try under way. ``awake`` is the awake answer, ``pending`` the request on trial."""
+    """One try under way. ``awake`` and ``again`` are awake answers, ``pending`` the request on trial."""
 
     point: Point
     request: Request
     server: DebuggedServer
     seen: Seen
     awake: Answer | None = None
+    again: Answer | None = None
     pending: Pending | None = None
+    oom_before: int | None = field(default_factory=oom_kills)
 
     def note(self, text: str) -> None:
         self.seen.notes.append(text)
@@ -65,14 +69,19 @@ def conclude(this: Attempt) -> None:
     elif became is Became.STRANDED:
         _stranded(this)
     elif became is Became.ANSWERED and this.pending.answer is not None:
-        answer = this.pending.answer
-        this.seen.outcome = outcome_of(answer, this.awake)
-        this.seen.status, this.seen.seconds = answer.status, round(answer.seconds, 3)
-        if this.seen.outcome != ANSWERED:
-            this.note(printable(answer.body.decode("utf-8", "replace"), 200))
+        _answered(this, this.pending.answer)
     else:
         this.seen.reached = False
         this.note("no answer, and the server neither died nor came to rest")
+
+
+def _answered(this: Attempt, answer: Answer) -> None:
+    this.seen.outcome = outcome_of(answer, this.awake, this.again)
+    this.seen.status, this.seen.seconds = answer.status, round(answer.seconds, 3)
+    if this.seen.outcome == INCONCLUSIVE and differ(this.awake, this.again):
+        this.note(NOT_COMPARABLE)
+    if this.seen.outcome != ANSWERED:
+        this.note(printable(answer.body.decode("utf-8", "replace"), 200))
 
 
 def _stranded(this: Attempt) -> None:
@@ -83,7 +92,8 @@ def _stranded(this: Attempt) -> None:
         this.note(f"released by a waking call: answered with {this.pending.answer.status}")
         this.seen.seconds = round(this.pending.answer.seconds, 3)
     elif this.server.absorb():
-        this.note("the server died when it was woken")
+        this.note("the server died when it was woken: no strand, which waking ends")
+        _died(this)
     else:
         this.seen.outcome = INCONCLUSIVE
         this.note("a waking call did not release the request: this is another kind of hang")
@@ -91,19 +101,27 @@ def _stranded(this: Attempt) -> None:
 
 def _died(this: Attempt) -> None:
     server, seen = this.server, this.seen
-    seen.oracle = _oracle(server)
+    _read_on(server)
+    seen.oracle = word(server.output.lines(), asleep=this.point.asleep)
     ending = server.ending
     seen.signal = ending.signal if ending else None
-    if server.fatal is None and not seen.oracle:
+    if server.fatal is None and seen.oracle is None:
         seen.reached = seen.reached and seen.signal is not None
         seen.outcome = CRASHED if seen.signal is not None else INCONCLUSIVE
         this.note(f"the server ended with status {ending.code}" if ending else "gdb ended with the server")
         return
     seen.outcome = CRASHED
-    if seen.oracle:
-        seen.judgement = _sanitized(this)
+    if seen.oracle is not None:
+        seen.judgement = seen.oracle.judgement
     else:
         seen.judgement, seen.signature = _judged(this)
+
+
+def _read_on(server: DebuggedServer) -> None:
+    """gdb tells of the end on another pipe than the report comes on: its rest may still have to be read."""
+    end = time.monotonic() + REPORT_DEADLINE
+    while unfinished(server.output.lines()) and time.monotonic() < end:
+        server.gdb.wait(POLL)
 
 
 def _judged(this: Attempt) -> tuple[Judgement | None, Signature | None]:
@@ -129,28 +147,3 @@ def _judged(this: Attempt) -> tuple[Judgement | None, Signature | None]:
         return judge(provoked, server.folder)
     except OSError as error:
         return Judgement(class_="UNDETERMINED", summary=f"not judged: {error.strerror}"), None
-
-
-def _sanitized(this: Attempt) -> Judgement:
-    """What AddressSanitizer's report proves: a handler's use of what the queue's loop had freed. The hold
-    tells D1 from D2. Any other report is a fault of its own, and shows neither."""
-    report = read_report("\n".join(line.text for line in this.server.output.lines()))
-    said = "; ".join(report.lines()) if report else "AddressSanitizer's report cannot be read"
-    if report is None or not report.used_after_unload:
-        return Judgement(class_="UNDETERMINED", summary=said)
-    expected = EXPECTED["D1" if this.point.asleep else "D2"]
-    return Judgement(
-        class_=expected.class_,
-        defect=expected.defect,
-        cause=expected.causes[0],
-        phase=expected.phases[0] if this.point.asleep else "unknown",
-        confidence="proven",
-        summary=said,
-    )
-
-
-def _oracle(server: DebuggedServer) -> list[str]:
-    """AddressSanitizer's report, from its first line on."""
-    texts = [printable(line.text) for line in server.output.lines()]
-    first = next((at for at, text in enumerate(texts) if ASAN_REPORT in text), None)
-    return [] if first is None else texts[first : first + ORACLE_LINES]

@@ -10,9 +10,10 @@ from enum import Enum
 
 from collector.lab.faults.pinning import METRICS
 from collector.lab.reference.client import Pending
-from collector.lab.reference.conditions import ENTERING, asleep
+from collector.lab.reference.conditions import ENTERING, asleep, asleep_by_log
 from collector.lab.verify.directed.debugged import DebuggedServer
 from collector.lab.verify.directed.points import Point, under_handler
+from collector.lab.verify.directed.stillness import Stillness
 
 # From sending to the point takes a millisecond; only a machine that hardly runs us needs longer.
 HIT_DEADLINE = 45.0
@@ -27,10 +28,16 @@ class Sleep(Enum):
     """What the server did while the request was held."""
 
     SLEPT = "the server slept while the request was held"
-    ANNOUNCED = "the server announced its sleep and did not finish it while the request was held"
+    ANNOUNCED = "the server announced its sleep and waits, with nothing running, while the request is held"
+    UNFINISHED = "the server announced its sleep and was still busy with it: it was too slow to be waited for"
     STAYED_AWAKE = "server did not sleep while the request was held, and its loop answered"
     UNCLEAR = "the server did not sleep, and its loop did not answer either"
     DIED = "the server ended while the request was held"
+
+    @property
+    def counts(self) -> bool:
+        """The server had its chance to sleep under the held request, and what it did with it is known."""
+        return self not in (Sleep.UNCLEAR, Sleep.UNFINISHED)
 
 
 @dataclass(frozen=True)
@@ -116,10 +123,17 @@ def wait_for_sleep(server: DebuggedServer, caught: Caught) -> Sleep:
 
 
 def _announced(server: DebuggedServer) -> Sleep:
-    """It said that it goes to sleep: it gets all the time it wants, as long as it does anything."""
-    if server.wait_until(lambda _: pass_on(server) or asleep(server), LOOP_DEADLINE):
-        return Sleep.DIED if server.absorb() else Sleep.SLEPT
-    return Sleep.ANNOUNCED
+    """It said that it goes to sleep. One that waits for the held request (a fix can do that) comes to rest:
+    no thread of it runs or wants to. One that neither sleeps nor rests is slow, and says nothing."""
+    still = Stillness(server.pid, held=True)
+    rested = server.wait_until(
+        lambda _: pass_on(server) or (asleep_by_log(server) and still.look()), LOOP_DEADLINE
+    )
+    if server.absorb():
+        return Sleep.DIED
+    if asleep(server):
+        return Sleep.SLEPT
+    return Sleep.ANNOUNCED if rested else Sleep.UNFINISHED
 
 
 def _ask_loop(server: DebuggedServer) -> bool:

@@ -45,6 +45,8 @@ def carry_out(setting: Setting, point: Point, number: int) -> Trial:
         if seen.reached:
             break
         missed.append("; ".join(seen.notes) or seen.outcome)
+    if seen.oracle is not None:
+        bench.say(f"trial {number}: {seen.oracle.short}")
     return settled(record(point, request, seen, number, missed, time.monotonic() - began), oom)
 
 
@@ -65,7 +67,7 @@ def record(
         signal=seen.signal,
         judgement=seen.judgement,
         signature=seen.signature,
-        oracle=seen.oracle,
+        oracle=seen.oracle.lines if seen.oracle else [],
         notes=[*(seen.notes if seen.reached else []), *tries],
     )
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from enum import Enum
-from pathlib import Path
 
 from collector.lab.reference.client import Pending, Request
 from collector.lab.reference.conditions import asleep_by_log, asleep_by_props
 from collector.lab.verify.directed.debugged import DebuggedServer
 from collector.lab.verify.directed.steps import pass_on
+from collector.lab.verify.directed.stillness import Stillness
+from collector.lab.verify.oracle import reporting
 
 # A server that computes or reads freed memory runs: how long it may do so before the trial says nothing.
 WATCH_DEADLINE = 120.0
-# Looks in a row, one each 20 ms, at which no thread ran or wanted to. A thread that was woken and waits
-# for a processor shows as running, however busy the machine is.
-STILL_LOOKS = 40
 RELEASE_DEADLINE = 30.0
 END_DEADLINE = 15.0
 WAKING = Request("GET", "/slots", timeout=RELEASE_DEADLINE)
@@ -26,30 +23,6 @@ class Became(Enum):
     ANSWERED = "answered"
     STRANDED = "stranded"
     SILENT = "silent"
-
-
-class Stillness:
-    """Counts looks at which all of the server's threads slept."""
-
-    def __init__(self, pid: int) -> None:
-        self._tasks = Path(f"/proc/{pid}/task")
-        self.looks = 0
-
-    def look(self) -> bool:
-        """One look; True when there were enough still ones in a row."""
-        states = thread_states(self._tasks)
-        self.looks = self.looks + 1 if states and set(states) == {"S"} else 0
-        return self.looks >= STILL_LOOKS
-
-
-def thread_states(tasks: Path) -> list[str]:
-    """The state letter of each thread, by /proc/PID/task/*/stat; see proc(5)."""
-    found = []
-    with suppress(OSError):
-        for entry in tasks.iterdir():
-            with suppress(OSError, IndexError):
-                found.append((entry / "stat").read_text().rpartition(")")[2].split()[0])
-    return found
 
 
 def watch(server: DebuggedServer, pending: Pending) -> Became:
@@ -66,6 +39,8 @@ def watch(server: DebuggedServer, pending: Pending) -> Became:
             found.append(Became.DIED)
         elif not pending.waiting:
             found.append(Became.ANSWERED)
+        elif reporting(server.output.lines()):
+            still.looks = 0  # the sanitizer waits for whoever looks its names up: that is no rest
         elif asleep_by_log(server) and still.look() and _at_rest(server, pending):
             found.append(Became.STRANDED)
         return bool(found)

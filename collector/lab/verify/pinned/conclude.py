@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from analyzers.contracts.trials import BAD, SOUND, Finding, Trial
-from collector.lab.verify.findings import CRASHING, conclude_all, counts, shows, unfinished
+from collector.lab.verify.findings import CRASHING, conclude_all, counts, nameless, shows, unfinished
 from collector.lab.verify.pinned.placement import placement
 
 # A clean result needs most of the trials that were asked for: one that misses its window now and then is
@@ -42,7 +42,7 @@ def _placed(finding: Finding, trials: Sequence[Trial]) -> Finding:
     return finding.model_copy(
         update={
             "because": said,
-            "other": len(others(finding.defect, own)),
+            "other": sum(not nameless(trial) for trial in others(finding.defect, own)),
             "placement_error": round(where.median, 6) if where else None,
             "seconds_to_show": seconds_to_show(finding.defect, own),
         }
@@ -60,9 +60,12 @@ def remarks(defect: str, trials: Sequence[Trial]) -> str:
     """Isolation, placement and time, as far as there is anything to say of them."""
     where = placement(errors(trials))
     seconds = seconds_to_show(defect, trials)
-    other = len(others(defect, trials))
+    strange = others(defect, trials)
+    lost = sum(nameless(trial) for trial in strange)
+    other = len(strange) - lost
     parts = (
         f"{other} ended in another defect" if other else "",
+        f"{lost} crashed without a name for it" if lost else "",
         str(where) if where else "",
         f"first shown after {seconds:.1f} s of trials" if seconds is not None else "",
     )
@@ -70,7 +73,7 @@ def remarks(defect: str, trials: Sequence[Trial]) -> str:
 
 
 def others(defect: str, trials: Sequence[Trial]) -> list[Trial]:
-    """Trials made for ``defect`` that ended badly, but not in it: the isolation that failed."""
+    """Trials made for ``defect`` that ended badly, but not in it (or not provably): isolation that failed."""
     return [trial for trial in trials if counts(trial) and trial.outcome in BAD and not shows(defect, trial)]
 
 

@@ -9,7 +9,7 @@ from analyzers.contracts.trials import BAD, CRASHED, INCONCLUSIVE, STRANDED
 from collector.lab.faults.provoked import CORE_SIGNALS
 from collector.lab.reference.client import Answer
 from collector.lab.reference.processes import Ending
-from collector.lab.verify.answers import outcome_of
+from collector.lab.verify.answers import NOT_COMPARABLE, differ, outcome_of
 from collector.lab.verify.pinned.windows import Window
 
 # A loop that finds its limit passed prints the sleep line at once; a loaded machine delays it by tens of
@@ -74,15 +74,18 @@ class Reading:
     notes: tuple[str, ...] = ()
 
 
-def read(seen: Seen, window: Window, awake: Answer | None) -> Reading:
-    """The outcome of a pinned trial; see ``analyzers.contracts.trials.OUTCOMES``."""
+def read(seen: Seen, window: Window, awake: Answer | None, again: Answer | None = None) -> Reading:
+    """The outcome of a pinned trial; see ``analyzers.contracts.trials.OUTCOMES``. ``again``: an awake answer
+    that differs from ``awake``."""
     if seen.ending is not None:
         return _ended(seen.ending)
     if seen.early:
         return Reading(INCONCLUSIVE, False, ("the server slept before the request was sent",))
     if seen.answered is None:
         return _unanswered(seen)
-    outcome = outcome_of(seen.answered, awake)
+    outcome = outcome_of(seen.answered, awake, again)
+    if outcome == INCONCLUSIVE and differ(awake, again):
+        return Reading(outcome, False, (NOT_COMPARABLE,))
     if outcome == INCONCLUSIVE:
         return Reading(outcome, False, ("there is no awake answer to compare with",))
     if outcome in BAD:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from analyzers.contracts.trials import BAD, CRASHED, INCONCLUSIVE, STRANDED, Trial
+from analyzers.contracts.trials import ANSWERED, BAD, CRASHED, INCONCLUSIVE, STRANDED, Trial
 from analyzers.errors import UserError
 from collector.lab.faults.pinning import Pinned, entered_since
+from collector.lab.reference.client import Answer
 from collector.lab.reference.server import RunningServer
-from collector.lab.verify.answers import repeatable, telling
+from collector.lab.verify.answers import outcome_of, repeatable
 from collector.lab.verify.pinned import verdicts
 from collector.lab.verify.pinned.calibration import Awake, taken_up_since
 from collector.lab.verify.pinned.clock import written
@@ -19,6 +20,7 @@ from collector.lab.verify.pinned.shapes import Shape
 from collector.lab.verify.pinned.warm import Warm
 from collector.lab.verify.pinned.windows import Window
 from collector.lab.verify.pinned.witness import Held, look, patience_for, release, watch
+from collector.lab.verify.subject import explained
 
 # The sleep line may still be on its way when the answer is there; so may a poke's own answer.
 LATE_LINE = 0.05
@@ -44,13 +46,13 @@ def pinned_trial(warm: Warm, pin: Pin, plan: Plan) -> Trial:
     try:
         server = warm.take(poisoned=plan.shape.poisoned)
     except UserError as error:
-        return inconclusive(plan, f"the server did not start: {error}")
+        return inconclusive(plan, f"the server did not start: {explained(error, warm.base.model)}")
     pinned = pin.place(server, repeatable(plan.shape.request), plan.window.aim)
     answer = watch(server, pinned, patience_for(plan.awake.seconds))
     held = look(server) if answer is None and server.ending is None else Held()
     seen = observe(server, pin, pinned, held)
     seen = prove(warm, pin, seen)
-    reading = read(seen, plan.window, plan.awake.answer)
+    reading = read(seen, plan.window, plan.awake.answer, plan.awake.again)
     if seen.in_flight is not None:
         pin.learn(pinned, seen.in_flight)
     trial = _judged(warm, plan, pinned, seen, reading, held)
@@ -91,8 +93,7 @@ def _judged(warm: Warm, plan: Plan, pinned: Pinned, seen: Seen, reading: Reading
     folder = server.folder / f"trial-{plan.number:03d}"
     trial = describe(plan, seen, reading, held)
     if reading.outcome == CRASHED:
-        judgement, signature = verdicts.of_crash(server, plan.shape, seen.answer, folder)
-        return trial.model_copy(update={"judgement": judgement, "signature": signature})
+        return verdicts.crashed(trial, server, plan.shape, seen.answer, folder)
     if reading.outcome in BAD and reading.reached:
         answers = [each for each in (plan.awake.answer, seen.answered) if each is not None]
         judgement, signature = verdicts.of_life(
@@ -113,9 +114,15 @@ def _released(warm: Warm, server: RunningServer, plan: Plan, pinned: Pinned, tri
         warm.drop()
         note = "a waking call did not release the client: a hang of another kind"
         return trial.model_copy(update={"outcome": INCONCLUSIVE, "reached": False, "notes": [note]})
-    right = telling(answer) == telling(plan.awake.answer)
-    note = f"released by one waking call, answered {'as' if right else 'NOT as'} when awake"
+    note = f"released by one waking call, answered {_like_awake(plan.awake, answer)}"
     return trial.model_copy(update={"status": answer.status, "notes": [note, *trial.notes]})
+
+
+def _like_awake(awake: Awake, answer: Answer) -> str:
+    outcome = outcome_of(answer, awake.answer, awake.again)
+    if outcome == INCONCLUSIVE:
+        return "like neither of two awake answers, which differ already"
+    return "as when awake" if outcome == ANSWERED else "NOT as when awake"
 
 
 def describe(plan: Plan, seen: Seen, reading: Reading, held: Held) -> Trial:

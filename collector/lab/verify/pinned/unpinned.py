@@ -17,7 +17,8 @@ from collector.lab.verify.pinned.seen import Reading, Seen, read
 from collector.lab.verify.pinned.trial import Plan, describe, inconclusive
 from collector.lab.verify.pinned.warm import Warm
 from collector.lab.verify.pinned.windows import Window
-from collector.lab.verify.pinned.witness import LAST_PATIENCE, Held
+from collector.lab.verify.pinned.witness import LAST_PATIENCE, Held, dying
+from collector.lab.verify.subject import explained
 
 SLEEP_DEADLINE = 10.0
 # The whole request is the window: it is sent to a server that sleeps.
@@ -33,12 +34,12 @@ def asleep_trial(warm: Warm, plan: Plan) -> Trial:
     try:
         server = warm.take(poisoned=plan.shape.poisoned)
     except UserError as error:
-        return inconclusive(plan, f"the server did not start: {error}")
+        return inconclusive(plan, f"the server did not start: {explained(error, warm.base.model)}")
     if not server.wait_until(asleep, SLEEP_DEADLINE):
         warm.drop()
         return inconclusive(plan, f"the server did not fall asleep within {SLEEP_DEADLINE:.0f} s")
     seen = _send(server, plan)
-    reading = read(seen, WHOLE, plan.awake.answer)
+    reading = read(seen, WHOLE, plan.awake.answer, plan.awake.again)
     trial = _judged(warm, server, plan, seen, reading)
     return trial.model_copy(update={"trial_seconds": round(time.monotonic() - plan.began, 3)})
 
@@ -48,7 +49,7 @@ def _send(server: RunningServer, plan: Plan) -> Seen:
     server.note_threads()
     answer = server.send(repeatable(plan.shape.request))
     if answer.status is None:
-        server.wait_until(exited, DEATH_DEADLINE if server.dumping else LAST_PATIENCE)
+        server.wait_until(exited, DEATH_DEADLINE if dying(server) else LAST_PATIENCE)
     slept = answer.sent if entered_since(server, server.started_mono) else None
     return Seen(
         sent=answer.sent,
@@ -66,8 +67,7 @@ def _judged(warm: Warm, server: RunningServer, plan: Plan, seen: Seen, reading: 
     folder = server.folder / f"trial-{plan.number:03d}"
     trial = describe(plan, seen, reading, Held())
     if reading.outcome == CRASHED:
-        judgement, signature = verdicts.of_crash(server, plan.shape, seen.answer, folder)
-        trial = trial.model_copy(update={"judgement": judgement, "signature": signature})
+        trial = verdicts.crashed(trial, server, plan.shape, seen.answer, folder)
     elif reading.outcome in BAD and reading.reached:
         answers: list[Answer] = [plan.awake.answer, *([seen.answered] if seen.answered else [])]
         judgement, signature = verdicts.of_life(server, plan.shape, reading.outcome, answers, (), folder)

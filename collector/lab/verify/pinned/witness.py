@@ -11,6 +11,7 @@ from collector.lab.faults.provoked import DEATH_DEADLINE
 from collector.lab.reference.client import Answer, Request
 from collector.lab.reference.conditions import exited
 from collector.lab.reference.server import RunningServer
+from collector.lab.verify.oracle import reporting
 from collector.lab.verify.pinned.warm import asleep_now
 from collector.sources.stranded import Stranded, find_stranded
 from collector.sources.target import Target
@@ -50,12 +51,17 @@ def watch(server: RunningServer, pinned: Pinned, patience: float) -> Answer | No
     """
     pending = pinned.pending
     server.wait_until(lambda each: each.ending is not None or not pending.waiting, patience)
-    if pending.waiting and server.ending is None and not server.dumping and not asleep_now(server):
+    if pending.waiting and server.ending is None and not dying(server) and not asleep_now(server):
         server.wait_until(lambda each: each.ending is not None or not pending.waiting, LAST_PATIENCE)
     broken = pending.answer is not None and pending.answer.status is None
-    if server.ending is not None or server.dumping or broken:
-        server.wait_until(exited, DEATH_DEADLINE if server.dumping else LAST_PATIENCE)
+    if server.ending is not None or dying(server) or broken:
+        server.wait_until(exited, DEATH_DEADLINE if dying(server) else LAST_PATIENCE)
     return pending.wait(LAST_PATIENCE) if server.ending is not None else pending.answer
+
+
+def dying(server: RunningServer) -> bool:
+    """Its core is being written, or the sanitizer prints its report: the client waits for a dead server."""
+    return server.dumping or reporting(server.output.lines())
 
 
 def look(server: RunningServer) -> Held:

@@ -77,6 +77,12 @@ VERBS = {
             "collector.symbols.cli:app",
             "fetch symbol files by build-id, when told to, into this user's cache",
         ),
+        Verb(
+            "check",
+            "collector.check.cli:app",
+            "is this host exposed, and would a crash leave evidence (--cores)",
+            failure_status=EXIT_UNUSABLE,
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

@@ -12,6 +12,7 @@ from analyzers.catalogue.pages import DO_NOW
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import (
     Advice,
+    ClockOffset,
     Gap,
     Host,
     Incident,
@@ -27,7 +28,7 @@ from analyzers.triage.loops import with_loop
 from analyzers.triage.material import CoreWork
 from analyzers.triage.standing import catalogue_gaps, deployment_of, standing_line
 from analyzers.triage.threads import thread_views
-from analyzers.triage.timeline import timeline_of
+from analyzers.triage.timeline import CLOCKS, timeline_of
 from analyzers.verdict.case import Case, build_case
 from analyzers.verdict.decide import decide
 from analyzers.verdict.ending import find_ending, hides
@@ -116,6 +117,7 @@ def report_of(
         incidents=list(incidents),
         overview=overview,
         incident=incident,
+        clocks=_clocks(first, [item.name for item in inputs]),
         verdict=_verdict(first),
         signature=first.signature,
         process=process_of(first),
@@ -203,6 +205,15 @@ def _gaps(judged: Judged, more: Sequence[Gap]) -> list[Gap]:
         for gap in (*asked, *judged.group.gaps, *more, *foreign, *noted, *catalogue_gaps())
     }
     return list(unique.values())
+
+
+def _clocks(judged: Judged, names: Sequence[str]) -> list[ClockOffset]:
+    dated = [e for e in judged.group.evidence if (e.wall, e.mono, e.elapsed).count(None) < len(CLOCKS)]
+    if len(dated) < 2:
+        return []
+    from analyzers.triage.clocks import clock_offsets  # a core alone has nothing to compare
+
+    return clock_offsets(dated, names)
 
 
 def process_of(judged: Judged) -> Process:

@@ -13,6 +13,7 @@ from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import ExitFact, KernelFact, fact_of
 from analyzers.contracts.report import Gap, Process
 from analyzers.contracts.watched import HostFact
+from analyzers.triage.clocks import wall_steps
 from analyzers.triage.faults import named_in
 from analyzers.triage.lives import CLOCKS, Life, follows
 from analyzers.triage.material import Material
@@ -44,8 +45,26 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
             )
     if len(found) < 2:
         return None
-    gaps = _join(found, [*loose, *_rest(parts, found, loose)])
+    gaps = [*_trusted_clocks(found, parts)]
+    gaps += _join(found, [*loose, *_rest(parts, found, loose)])
     return found, gaps
+
+
+def _trusted_clocks(found: Sequence[Open], parts: Sequence[Material]) -> Iterator[Gap]:
+    """Tells each incident by which clocks it may be joined; a gap where the wall clock is none of them."""
+    every = [item for part in parts for item in part.evidence]
+    steps = wall_steps(every)
+    boots = {item.incarnation.boot_id for item in every} - {None}
+    for incident in found:
+        incident.clocks = CLOCKS if not steps else tuple(clock for clock in CLOCKS if clock != "wall")
+        incident.one_boot = len(boots) < 2
+    if steps:
+        yield Gap(
+            what="what only the wall clock could join",
+            why=f"that clock jumped by {steps[0].seconds:+.3f} s before {steps[0].source} (it was set, or the "
+            "machine was suspended); nothing was joined by it",
+            command="journalctl -o export: its entries name CLOCK_MONOTONIC too",
+        )
 
 
 def _split(material: Material) -> list[Material]:
@@ -210,9 +229,10 @@ def _may_be(life: Life, incident: Open) -> bool:
 def _ran(life: Life, incident: Open) -> bool | None:
     """Whether the life had begun when the incident's process died; None when no clock dates both."""
     for clock in CLOCKS:
-        began, died = life.began(clock), incident.died(clock)
-        if began is not None and died is not None:
-            return began <= died + NEAR_S
+        stamps = [at for item in life.items if (at := incident.at(item, clock)) is not None]
+        died = incident.died(clock)
+        if stamps and died is not None:
+            return stamps[0] <= died + NEAR_S
     return None
 
 

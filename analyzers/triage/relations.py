@@ -114,7 +114,7 @@ def distance(item: Evidence, incident: Open) -> float | None:
     CLOCK_MONOTONIC first: it knows no step, and counts within one boot only.
     """
     for clock in CLOCKS:
-        stamp, died = getattr(item, clock), incident.died(clock)
+        stamp, died = incident.at(item, clock), incident.died(clock)
         if stamp is not None and died is not None:
-            return float(stamp) - died
+            return stamp - died
     return None

@@ -10,7 +10,7 @@ from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, StackFact, 
 from analyzers.contracts.report import Gap, Process
 from analyzers.triage.dying import deaths_in
 from analyzers.triage.faults import foreign_record, named_in
-from analyzers.triage.lives import Life
+from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.material import CoreWork, Material
 
 # Abort texts that are a process's last words; the others (a CUDA error, a failed allocation) are often
@@ -22,7 +22,11 @@ CONTAINER_INIT = 1  # a process that is the first of its container has this PID 
 
 @dataclass
 class Open:
-    """One incident while evidence is joined to it. ``who`` is its process as far as it is known."""
+    """One incident while evidence is joined to it. ``who`` is its process as far as it is known.
+
+    ``clocks``: those by which it may be joined; ``one_boot`` False: the inputs are of several boots, so that
+    seconds since boot say nothing without the boot's id.
+    """
 
     who: Incarnation = field(default_factory=Incarnation)
     tids: frozenset[int] = frozenset()
@@ -31,6 +35,8 @@ class Open:
     process: Process = field(default_factory=Process)
     lives: list[Life] = field(default_factory=list)
     core: CoreWork | None = None
+    clocks: tuple[str, ...] = CLOCKS
+    one_boot: bool = True
 
     def takes(self, item: Evidence) -> bool:
         """True when this incident's process and the evidence's do not contradict each other."""
@@ -58,8 +64,20 @@ class Open:
 
     def died(self, clock: str) -> float | None:
         """The first word about its end on ``clock`` (wall | mono)."""
-        stamps = [getattr(item, clock) for item in deaths_in(self.evidence)]
+        stamps = [self.at(item, clock) for item in deaths_in(self.evidence)]
         return min((stamp for stamp in stamps if stamp is not None), default=None)
+
+    def at(self, item: Evidence, clock: str) -> float | None:
+        """The fact's stamp on ``clock``, where that can be compared with this incident's."""
+        if clock not in self.clocks or (clock == "mono" and not self._counts(item)):
+            return None
+        stamp = getattr(item, clock)
+        return float(stamp) if stamp is not None else None
+
+    def _counts(self, item: Evidence) -> bool:
+        boot = item.incarnation.boot_id
+        known = Incarnation(boot_id=boot).same_as(Incarnation(boot_id=self.who.boot_id))
+        return known and (self.one_boot or boot is not None)
 
 
 def opened(material: Material) -> Open:

@@ -23,9 +23,11 @@ def timeline_of(case: Case) -> list[TimelineItem]:
     dated = _aligned(list(_dated(case)))
     if not dated:
         return []
+    usable = _usable(dated)
     clock = max(
-        CLOCKS, key=lambda name: (sum(_at(e, name) is not None for _, e in dated), -CLOCKS.index(name))
+        usable, key=lambda name: (sum(_at(e, name) is not None for _, e in dated), -CLOCKS.index(name))
     )
+    dated = _placed(dated, clock)
     items = [_item(event, item, clock) for event, item in dated if _at(item, clock) is not None]
     items.sort(key=lambda item: item.at)
     items = _thinned(items)
@@ -61,11 +63,42 @@ def _aligned(dated: list[tuple[str, Evidence]]) -> list[tuple[str, Evidence]]:
         both = [
             (e.elapsed, at) for _, e in dated if e.elapsed is not None and (at := _at(e, clock)) is not None
         ]
-        if len(both) < 2:
+        if len(both) < 2 or _jumps(both):
             continue
         start = min(at - elapsed for elapsed, at in both)
         dated = [(event, _moved(item, clock, start)) for event, item in dated]
     return dated
+
+
+def _jumps(pairs: list[tuple[float, float]]) -> bool:
+    from analyzers.triage.clocks import jumped  # not for a core alone
+
+    return jumped([(at, elapsed) for elapsed, at in pairs]) is not None
+
+
+def _usable(dated: list[tuple[str, Evidence]]) -> tuple[str, ...]:
+    """Without the wall clock where it jumped: its order is not the order of things."""
+    both = [item for _, item in dated if item.wall is not None and item.mono is not None]
+    if len(both) < 2:
+        return CLOCKS
+    from analyzers.triage.clocks import wall_steps
+
+    return tuple(clock for clock in CLOCKS if clock != "wall") if wall_steps(both) else CLOCKS
+
+
+def _placed(dated: list[tuple[str, Evidence]], clock: str) -> list[tuple[str, Evidence]]:
+    """What has no time on ``clock`` is put there by a clock that others name together with it."""
+    lacking = [item for _, item in dated if _at(item, clock) is None]
+    if not lacking or clock == "elapsed":
+        return dated
+    from analyzers.triage.clocks import mover
+
+    moved = mover([item for _, item in dated])
+    placed = {item.id: at for item in lacking if (at := moved(item, clock)) is not None}
+    return [
+        (event, item.model_copy(update={clock: placed[item.id]}) if item.id in placed else item)
+        for event, item in dated
+    ]
 
 
 def _moved(item: Evidence, clock: str, start: float) -> Evidence:

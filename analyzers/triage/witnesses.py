@@ -20,6 +20,7 @@ from analyzers.contracts.report import Death
 from analyzers.contracts.watched import LookFact
 from analyzers.signature.likeness import telling_names
 from analyzers.triage.build import Judged, process_of
+from analyzers.triage.clocks import input_of, mover
 from analyzers.triage.dying import deaths_in
 
 CORE_RUNGS = ("notes", "eu-stack", "stride", "gdb")
@@ -83,16 +84,11 @@ def top_frame(item: Judged) -> str | None:
 
 def died_at(item: Judged) -> float | None:
     """Unix seconds of the first word about the end, else of the last line of the log."""
-    ends = [one.wall for one in deaths_in(item.group.evidence) if one.wall is not None]
-    lines = [one.wall for one in item.group.evidence if one.wall is not None]
+    evidence = item.group.evidence
+    moved = mover(evidence)
+    ends = [at for one in deaths_in(evidence) if (at := moved(one, "wall")) is not None]
+    lines = [one.wall for one in evidence if one.wall is not None]
     return min(ends) if ends else max(lines, default=None)
-
-
-def input_of(evidence: Evidence, names: Sequence[str]) -> str | None:
-    """The input that a fact was read from: its source begins with the name, and names may hold colons."""
-    source = evidence.source
-    found = [name for name in names if source == name or source.startswith((f"{name}:", f"{name}/"))]
-    return max(found, key=len, default=None)
 
 
 def witnesses(evidence: Sequence[Evidence]) -> list[str]:

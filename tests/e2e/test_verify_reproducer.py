@@ -17,6 +17,7 @@ from collector.lab.reference.environments import prepare
 
 pytestmark = pytest.mark.real
 LIMIT = 300
+UNPOKED = "2026.8.10229"  # from before b10519: there GET /metrics counts as work
 BARE = {"PATH": "/usr/bin:/bin"}
 
 
@@ -93,6 +94,26 @@ def test_a_native_server_is_tested_the_same_way(folder: Path, tmp_path: Path) ->
     done = ran(script, "--server-bin", str(build.binary), "--defect", "D2")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "D2 SEEN" in done.stdout
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("defect", ["D2", "D3"])
+def test_a_fix_that_declines_to_sleep_is_sound(folder: Path, tmp_path: Path, defect: str) -> None:
+    try:
+        build = find_build(Recipe(11368, "count-requests", False))
+    except UserError as error:
+        pytest.skip(f"no native build: {error}")
+    if build is None:
+        pytest.skip("run: llama-blackbox reference build --build 11368 --fix count-requests")
+    done = ran(whole(folder, tmp_path), "--server-bin", str(build.binary), "--defect", defect)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the server stayed awake for it and slept later" in done.stdout
+
+
+@pytest.mark.full
+def test_a_build_whose_sleep_no_poke_moves_stays_open(folder: Path, tmp_path: Path) -> None:
+    done = ran(whole(folder, tmp_path), "--python", str(prepare(UNPOKED)), "--defect", "D3")
+    assert done.returncode == 125, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ D2  The server goes to sleep while a request is still being tokenised: the token
 D3  The server goes to sleep while a request is about to be queued: nothing wakes the server for it.
 
 The moment of sleep is chosen: the queue loop looks at its idle limit when it is poked, and GET /metrics pokes
-it without counting as work. Freed memory is filled for D1 and D2: reading it often goes unnoticed otherwise.
+it without counting as work. A server that stays awake for the request, and only for it, is sound. For D1 and
+D2 freed memory is filled: reading it often goes unnoticed otherwise.
 
 Exit status: 0 not seen, 1 seen, 125 could not be tried (a wrong command line too): for `git bisect run`.
 """
@@ -23,6 +24,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -41,10 +43,11 @@ SEEN, NOT_SEEN, NOT_TRIED = 1, 0, 125
 # Blocks from the small-block cache would come back in the same order and hide a stale pointer.
 TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=4096"
 POISON = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": TUNABLES}
-START_SECONDS = 60.0
-DEATH_SECONDS = 60.0  # writing a core takes a while, and the connection breaks first
+START_SECONDS = DEATH_SECONDS = 60.0  # writing a core takes a while, and the connection breaks first
 SETTLE_SECONDS = 5.0  # an awake server answers each of these requests in under a second
 OFFSETS = (0.02, 0.015, 0.03, 0.01, 0.04, 0.025)  # D3: from sending to the poke, seconds
+AT_ONCE = 0.05  # a due sleep follows the poke in 1 to 3 ms; the loop's own look comes half a second later
+NO_TASK = re.compile(rb"^llamacpp:requests_(?:processing|deferred) 0$", re.MULTILINE)
 LIMIT = 4 << 20
 # Not SIGKILL: that is the kernel out of memory, or somebody else.
 CRASHES = [getattr(signal, "SIG" + name) for name in ("SEGV", "ABRT", "BUS", "FPE", "ILL", "SYS")]
@@ -55,16 +58,18 @@ HELLO = {"messages": [{"role": "user", "content": "say hello"}]}
 COUNT = ("POST", "/v1/chat/completions/input_tokens", HELLO)
 NAMES = [f"p{number}" for number in range(300)]
 SCHEMA = {"type": "object", "properties": {name: {"type": "string"} for name in NAMES}, "required": NAMES}
-MANY = ("POST", "/completion", {"prompt": ["a"] * 200, "n_predict": 1, "json_schema": SCHEMA, **FIXED})
+BRIEF = {"response_fields": ["content"]}  # the schema is not sent back two hundred times
+MANY = (
+    "POST",
+    "/completion",
+    {"prompt": ["a"] * 200, "n_predict": 1, "json_schema": SCHEMA, **FIXED, **BRIEF},
+)
 POKE = ("GET", "/metrics", None)
 
 HOSTED = """
 import json, signal, sys, xllamacpp
 wanted, params = json.loads(sys.argv[1]), xllamacpp.CommonParams()
-if hasattr(params, "hostnames"):
-    params.hostnames = ["127.0.0.1"]
-else:
-    params.hostname = "127.0.0.1"
+wanted.update({"hostnames": ["127.0.0.1"]} if hasattr(params, "hostnames") else {"hostname": "127.0.0.1"})
 params.model.path = wanted.pop("model")
 params.cpuparams.n_threads = 1
 for name, value in wanted.items():
@@ -87,9 +92,9 @@ class Answer(NamedTuple):
             body = json.loads(self.body)
         except (ValueError, RecursionError):
             return self.status, self.body
-        if not isinstance(body, dict):
-            return self.status, None
-        return self.status, body.get("tokens"), body.get("input_tokens"), body.get("error")
+        names = ("tokens", "input_tokens", "error", "content")
+        parts = body if isinstance(body, list) else [body]
+        return self.status, [[part.get(name) for name in names] for part in parts if isinstance(part, dict)]
 
 
 class Program(NamedTuple):
@@ -103,9 +108,8 @@ class Program(NamedTuple):
             wanted = {"model": str(self.model), "port": port, "sleep_idle_seconds": idle, "n_ctx": 512}
             wanted.update(n_parallel=1, endpoint_metrics=True, endpoint_slots=True, warmup=False)
             return [str(self.python), "-I", "-c", HOSTED, json.dumps(wanted)]
-        options = ["--host", "127.0.0.1", "-c", "512", "-np", "1", "-t", "1", "--no-warmup", "--metrics"]
-        where = ["-m", str(self.model), "--port", str(port), "--sleep-idle-seconds", str(idle)]
-        return [str(self.server_bin), *where, *options]
+        options = "--host 127.0.0.1 -c 512 -np 1 -t 1 --no-warmup --metrics --sleep-idle-seconds"
+        return [str(self.server_bin), "-m", str(self.model), "--port", str(port), *options.split(), str(idle)]
 
 
 class Server:
@@ -116,21 +120,14 @@ class Server:
         self.lines: list[tuple[float, str]] = []
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = int(probe.getsockname()[1])
-        self.kept = program.keep
-        self.folder = Path(tempfile.mkdtemp(prefix="reproduce-", dir=program.keep))
+        self.kept, self.folder = program.keep, Path(tempfile.mkdtemp(prefix="reproduce-", dir=program.keep))
         variables = {**os.environ, **(POISON if poisoned else {})}
         if program.server_bin is not None:
             beside = [str(program.server_bin.parent), variables.get("LD_LIBRARY_PATH", "")]
             variables["LD_LIBRARY_PATH"] = ":".join(filter(None, beside))
-        self.process = subprocess.Popen(
-            program.command(self.port, idle),
-            cwd=self.folder,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        own: Any = {"cwd": self.folder, "env": variables, "start_new_session": True}
+        self.process = subprocess.Popen(program.command(self.port, idle), **own, **pipes)
         log = (self.folder / "server.log").open("wb")
         threading.Thread(target=self._read, args=(log,), daemon=True).start()
 
@@ -148,25 +145,22 @@ class Server:
         with log:
             for line in self.process.stdout or ():
                 log.write(line)
-                text = line.decode("utf-8", "replace").rstrip()
-                self.lines.append((time.monotonic(), text))
+                self.lines.append((time.monotonic(), line.decode("utf-8", "replace").rstrip()))
 
     def sleeps(self) -> list[float]:
         """When it went to sleep; newer builds print a second line, "server is entering"."""
-        said = [(when, text) for when, text in self.lines if "entering sleeping state" in text]
-        return [when for when, text in said if "server is" not in text]
+        return [
+            at for at, text in self.lines if "entering sleeping state" in text and "server is" not in text
+        ]
 
     def ask(self, request: tuple[str, str, Any], timeout: float = 30.0) -> Answer:
         method, route, body = request
-        payload = None if body is None else json.dumps(body).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
-        sent = time.monotonic()
-        status, found = None, b""
+        sent, status, found = time.monotonic(), None, b""
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-            connection.request(method, route, payload, {"Content-Type": "application/json"})
+            connection.request(method, route, body and json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
-            found = response.read(LIMIT)
-            status = response.status
+            found, status = response.read(LIMIT), response.status
         return Answer(status, found, sent, time.monotonic())
 
     def begin(self, request: tuple[str, str, Any]) -> list[Answer]:
@@ -187,10 +181,6 @@ class Server:
 
     def lives(self) -> bool:
         return self.process.poll() is None
-
-    def settles(self, answers: list[Answer]) -> None:
-        """Wait until there is an answer or an end, or long enough to know that there will be none."""
-        _until(lambda: bool(answers) or not self.lives(), SETTLE_SECONDS)
 
     def died(self, seconds: float) -> str | None:
         """How it ended, waiting at most ``seconds``; None while it lives."""
@@ -214,8 +204,7 @@ class Try(NamedTuple):
 
 def main() -> int:
     program, wanted = _arguments()
-    if FOUND_ON:
-        print(f"first found on: {FOUND_ON}")
+    print(f"first found on: {FOUND_ON}" if FOUND_ON else "")
     said = {defect: _decide(defect, program) for defect in wanted}
     print()
     for defect, verdict in said.items():
@@ -224,21 +213,17 @@ def main() -> int:
 
 
 def _decide(defect: str, program: Program) -> int:
+    carry_out, idle, poisoned, tries = WAYS[defect]
     verdicts: list[int] = []
-    for number in range(WAYS[defect].tries):
-        verdict, text = _try(WAYS[defect], program, number)
+    for number in range(tries):
+        with Server(program, idle, poisoned) as server:
+            failed = Try(NOT_TRIED, f"the server does not start\n{server.last_lines()}")
+            verdict, text = carry_out(server, number) if server.comes_up() else failed
         print(f"{defect} try {number + 1}: {text}", flush=True)
         verdicts.append(verdict)
         if verdict == SEEN or (number >= 5 and NOT_SEEN not in verdicts):
             break
     return next((verdict for verdict in (SEEN, NOT_SEEN) if verdict in verdicts), NOT_TRIED)
-
-
-def _try(way: Way, program: Program, number: int) -> Try:
-    with Server(program, way.idle, way.poisoned) as server:
-        if not server.comes_up():
-            return Try(NOT_TRIED, f"the server does not start\n{server.last_lines()}")
-        return way.carry_out(server, number)
 
 
 def count_asleep(server: Server, _: int) -> Try:
@@ -260,12 +245,10 @@ def read_unloaded(server: Server, _: int) -> Try:
     awake = server.ask(request)
     if awake.status != 200:
         return Try(NOT_TRIED, f"awake, the request is answered with {awake.status}: {server.died(1.0)}")
-    answers, early = _pinned(server, request, min(0.1, 0.4 * (awake.ended - awake.sent)))
-    server.settles(answers)
-    if not answers and server.lives() and server.is_asleep():
+    sent = _pinned(server, request, min(0.1, 0.4 * (awake.ended - awake.sent)))
+    if not sent.answers and server.lives() and server.is_asleep():
         return Try(NOT_SEEN, "the request was stranded: that is D3")
-    _until(lambda: bool(answers), DEATH_SECONDS)
-    return _within(server, answers, awake, early)
+    return _judged(server, sent, awake)
 
 
 def _long(sentences: int) -> tuple[str, str, Any]:
@@ -274,63 +257,86 @@ def _long(sentences: int) -> tuple[str, str, Any]:
 
 def strand(server: Server, number: int) -> Try:
     """D3: the sleep falls between the tokenising and the queue."""
-    offset = OFFSETS[number % len(OFFSETS)]
-    answers, early = _pinned(server, MANY, offset)
-    server.settles(answers)
-    if answers or not server.lives():
-        return _not_stranded(server, answers, f"sleep wanted {offset * 1000:.0f} ms after sending")
-    if early or not server.is_asleep():
+    awake, offset = server.ask(MANY), OFFSETS[number % len(OFFSETS)]
+    if awake.status != 200:
+        return Try(NOT_TRIED, f"awake, the request is answered with {awake.status}")
+    sent = _pinned(server, MANY, offset)
+    if sent.answers or not server.lives():
+        verdict, text = _judged(server, sent, awake)
+        return Try(NOT_TRIED, f"{text}: that is not D3") if verdict == SEEN else Try(verdict, text)
+    if sent.early or not server.is_asleep():
         return Try(NOT_TRIED, "no answer, but the sleep was not where it was wanted")
     server.ask(("GET", "/slots", None))
-    if not _until(lambda: bool(answers) and answers[0].status is not None, 10.0):
+    if not _until(lambda: bool(sent.answers) and sent.answers[0].status is not None, 10.0):
         return Try(NOT_TRIED, "no answer, and GET /slots did not release it: a hang of another kind")
     return Try(SEEN, "no answer, asleep and alive; GET /slots woke it, and the request was answered")
 
 
-def _not_stranded(server: Server, answers: list[Answer], what: str) -> Try:
-    if not server.lives() or not answers or answers[0].status is None:
-        return Try(NOT_TRIED, f"{what}: the server {server.died(DEATH_SECONDS)}, that is not D3")
-    hit = any(answers[0].sent < at < answers[0].ended for at in server.sleeps())
-    return Try(NOT_SEEN if hit else NOT_TRIED, f"{what}: answered" + ("" if hit else ", no sleep inside"))
-
-
-class Way(NamedTuple):
-    carry_out: Callable[[Server, int], Try]
-    idle: int  # the server's limit, seconds
-    poisoned: bool  # not for D3: filled memory would crash the requests whose sleep comes a little early
-    tries: int
-
-
+# Idle limit in seconds, fill freed memory (a sleep a little early would crash D3's requests), tries.
 WAYS = {
-    "D1": Way(count_asleep, 1, True, 3),
-    "D2": Way(read_unloaded, 2, True, 8),
-    "D3": Way(strand, 2, False, 12),
+    "D1": (count_asleep, 1, True, 3),
+    "D2": (read_unloaded, 2, True, 8),
+    "D3": (strand, 2, False, 12),
 }
 
 
-def _pinned(server: Server, request: tuple[str, str, Any], offset: float) -> tuple[list[Answer], bool]:
+class Sent(NamedTuple):
+    answers: list[Answer]
+    pokes: list[Answer]
+    early: bool  # it slept before the request was sent
+
+
+def _pinned(server: Server, request: tuple[str, str, Any], offset: float) -> Sent:
     """Send ``request`` when the idle limit has passed, and make the server sleep ``offset`` s later."""
-    server.ask(TOUCH)
-    before = len(server.sleeps())
-    limit = time.monotonic() + server.idle
-    _sleep_until(limit - 0.4)
-    server.ask(POKE)  # starts a fresh wait of one second, which reaches past the limit
-    _sleep_until(limit + 0.1)
-    early = len(server.sleeps()) > before
+    limit, early = _due(server)
     answers = server.begin(request)
-    _sleep_until(limit + 0.1 + offset)
-    server.begin(POKE)
-    return answers, early
+    time.sleep(max(0.0, limit + 0.1 + offset - time.monotonic()))
+    pokes = server.begin(POKE)
+    _until(lambda: bool(answers) or not server.lives(), SETTLE_SECONDS)
+    return Sent(answers, pokes, early)
 
 
-def _within(server: Server, answers: list[Answer], awake: Answer, early: bool) -> Try:
-    if not answers:
+def _due(server: Server) -> tuple[float, bool]:
+    """Wait until the idle limit has passed, no look of the loop's own is near; did it sleep meanwhile?"""
+    server.ask(TOUCH)
+    before, limit = len(server.sleeps()), time.monotonic() + server.idle
+    time.sleep(max(0.0, limit - 0.4 - time.monotonic()))
+    server.ask(POKE)  # starts a fresh wait of one second, which reaches past the limit
+    time.sleep(max(0.0, limit + 0.1 - time.monotonic()))
+    return limit, len(server.sleeps()) > before
+
+
+def _judged(server: Server, sent: Sent, awake: Answer) -> Try:
+    if not _until(lambda: bool(sent.answers), DEATH_SECONDS):
         return Try(NOT_TRIED, "no answer, and the server is not asleep")
-    answer = answers[0]
+    answer = sent.answers[0]
+    if answer.status is not None and not sent.early and _declined(server, answer, sent.pokes):
+        return _stayed_awake(server, answer, awake)
     slept = any(answer.sent < at < answer.ended for at in server.sleeps())
-    if early or (server.lives() and not slept):
+    if sent.early or (server.lives() and not slept):
         return Try(NOT_TRIED, "the sleep did not fall into the request")
     return _compared(server, answer, awake, "a sleep during the request")
+
+
+def _declined(server: Server, answer: Answer, pokes: list[Answer]) -> bool:
+    """Due to sleep, poked under the request while no task of it was there, the loop went on."""
+    looks = [poke for poke in pokes if poke.status == 200 and len(NO_TASK.findall(poke.body)) == 2]
+    inside = [(poke.sent, poke.ended + AT_ONCE) for poke in looks if poke.ended + AT_ONCE < answer.ended]
+    return any(not any(begin < at < end for at in server.sleeps()) for begin, end in inside)
+
+
+def _stayed_awake(server: Server, answer: Answer, awake: Answer) -> Try:
+    """A right answer without a sleep is a sound server's, if it sleeps when poked with nothing in flight."""
+    if answer.told() != awake.told():
+        return Try(NOT_TRIED, "the server stayed awake for the request, and answered otherwise than before")
+    _, early = _due(server)
+    before = len(server.sleeps())
+    server.ask(POKE)
+    if early or not _until(lambda: len(server.sleeps()) > before, 4 * AT_ONCE):
+        return Try(
+            NOT_TRIED, "no sleep, with nothing in flight either: GET /metrics does not bring it on here"
+        )
+    return Try(NOT_SEEN, "answered as when awake; the server stayed awake for it and slept later")
 
 
 def _compared(server: Server, answer: Answer, awake: Answer, what: str) -> Try:
@@ -356,10 +362,6 @@ def _until(condition: Callable[[], bool], seconds: float) -> bool:
     return met
 
 
-def _sleep_until(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.monotonic()))
-
-
 def _arguments() -> tuple[Program, list[str]]:
     parser = argparse.ArgumentParser(description=f"Shows sleep defects of llama-server: {DEFECTS}.")
     parser.add_argument("--server-bin", type=Path, help="the llama-server to test")
@@ -369,10 +371,8 @@ def _arguments() -> tuple[Program, list[str]]:
     parser.add_argument("--keep", type=Path, help="keep logs and cores in this folder")
     parser.add_argument("--url", help="refused: a running server would be crashed; this starts its own")
     given = parser.parse_args()
-    if given.url is not None:
-        parser.error("a server that is in use is never tested: it would crash; give --server-bin")
-    if (given.server_bin is None) == (given.python is None):
-        parser.error("give one of --server-bin and --python")
+    if given.url is not None or (given.server_bin is None) == (given.python is None):
+        parser.error("give one of --server-bin and --python; a server in use is never tested: it would crash")
     missing = [path for path in (given.server_bin, given.python, given.model) if path and not path.is_file()]
     if missing:
         parser.error(f"no such file: {missing[0]}")

@@ -6,7 +6,6 @@ import ast
 import errno
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -124,20 +123,120 @@ def test_the_script_names_its_licence_and_no_machine() -> None:
     assert str(Path.home()) not in text
 
 
+GAUGES = b"llamacpp:requests_processing %d\nllamacpp:requests_deferred 0\n"
+RIGHT = reproduce.Answer(200, b'[{"content":"{"}]', 10.0, 10.3)
+
+
+class Pretended:
+    """A server that lives. ``obeys``: it sleeps at a poke after its limit; ``released``: what a wake ends."""
+
+    idle = 2
+
+    def __init__(self, slept: tuple[float, ...] = (), obeys: bool = True, awake: bytes = RIGHT.body) -> None:
+        self.slept = list(slept)
+        self.obeys = obeys
+        self.awake = awake
+        self.pokes = 0
+        self.released: list[reproduce.Answer] = []
+        self.waiting: list[reproduce.Answer] = []
+
+    def lives(self) -> bool:
+        return True
+
+    def is_asleep(self) -> bool:
+        return True
+
+    def sleeps(self) -> list[float]:
+        return self.slept
+
+    def died(self, _: float) -> None:
+        return None
+
+    def ask(self, request: tuple[str, str, object]) -> reproduce.Answer:
+        if request[1] == "/slots":
+            self.waiting += self.released
+        self.pokes += request == reproduce.POKE
+        if self.pokes == 2 and self.obeys:  # the first comes before the limit
+            self.slept.append(99.0)
+        return reproduce.Answer(200, self.awake, 0.0, 0.25)
+
+
+def sent(monkeypatch, answers, poke=None, early=False):
+    """What ``_pinned`` gave; nothing is waited for."""
+    made = reproduce.Sent(answers, [poke] if poke else [], early)
+    monkeypatch.setattr(reproduce, "_pinned", lambda *_: made)
+    monkeypatch.setattr(reproduce, "_until", lambda condition, _: condition())
+    monkeypatch.setattr(reproduce.time, "sleep", lambda _: None)
+
+
+def poked(processing: int = 0, at: float = 10.02, status: int = 200) -> reproduce.Answer:
+    return reproduce.Answer(status, GAUGES % processing, at, at + 0.002)
+
+
 @pytest.mark.parametrize(
     ("late", "verdict"),
     [([200], reproduce.SEEN), ([None], reproduce.NOT_TRIED), ([], reproduce.NOT_TRIED)],
 )
 def test_only_a_hang_that_waking_ends_is_seen_as_the_strand(monkeypatch, late, verdict) -> None:
     # GIVEN a request without an answer on a server that sleeps
-    answers: list[reproduce.Answer] = []
-    server = SimpleNamespace(
-        settles=lambda _: None,
-        lives=lambda: True,
-        is_asleep=lambda: True,
-        ask=lambda _: answers.extend(reproduce.Answer(status, b"", 0.0, 1.0) for status in late),
-    )
-    monkeypatch.setattr(reproduce, "_pinned", lambda *_: (answers, False))
-    monkeypatch.setattr(reproduce, "_until", lambda condition, _: condition())
+    server = Pretended()
+    server.released = [reproduce.Answer(status, b"", 0.0, 1.0) for status in late]
+    sent(monkeypatch, server.waiting)
     # WHEN it is woken THEN what becomes of the request decides
     assert reproduce.strand(server, 0).verdict == verdict
+
+
+@pytest.mark.parametrize("way", [reproduce.strand, reproduce.read_unloaded])
+def test_a_server_that_stays_awake_for_the_request_and_only_for_it_is_sound(monkeypatch, way) -> None:
+    # GIVEN a loop that looked at its idle limit under the request, did not sleep, and sleeps when idle
+    sent(monkeypatch, [RIGHT], poked())
+    # WHEN THEN
+    said = way(Pretended(), 0)
+    assert (said.verdict, "stayed awake for it" in said.text) == (reproduce.NOT_SEEN, True)
+
+
+@pytest.mark.parametrize("way", [reproduce.strand, reproduce.read_unloaded])
+@pytest.mark.parametrize(
+    ("server", "poke", "early"),
+    [
+        ({"obeys": False}, {}, False),  # as before b10519: a poke moves no sleep, so its absence says nothing
+        ({}, {"processing": 1}, False),  # the request's task kept it awake
+        ({}, {"at": 10.28}, False),  # the loop looked when the request was as good as over
+        ({}, {"status": 501}, False),
+        ({}, {}, True),
+        ({"awake": b'[{"content":"x"}]'}, {}, False),  # no sleep, and yet another answer
+    ],
+)
+def test_what_does_not_show_that_the_server_stayed_awake_stays_open(
+    monkeypatch, way, server, poke, early
+) -> None:
+    sent(monkeypatch, [RIGHT], poked(**poke), early)
+    assert way(Pretended(**server), 0).verdict == reproduce.NOT_TRIED
+
+
+@pytest.mark.parametrize("way", [reproduce.strand, reproduce.read_unloaded])
+def test_a_right_answer_around_a_sleep_is_sound_as_well(monkeypatch, way) -> None:
+    sent(monkeypatch, [RIGHT], poked())
+    said = way(Pretended(slept=(10.03,)), 0)
+    assert (said.verdict, "a sleep during the request" in said.text) == (reproduce.NOT_SEEN, True)
+
+
+@pytest.mark.parametrize(("way", "verdict"), [(reproduce.strand, 125), (reproduce.read_unloaded, 1)])
+def test_a_wrong_answer_around_a_sleep_is_the_reader_s_defect_and_not_the_strand(
+    monkeypatch, way, verdict
+) -> None:
+    sent(monkeypatch, [RIGHT], poked())
+    assert way(Pretended(slept=(10.03,), awake=b'[{"content":"x"}]'), 0).verdict == verdict
+
+
+def test_answers_are_compared_by_what_they_say() -> None:
+    def told(body: bytes) -> object:
+        return reproduce.Answer(200, body, 0.0, 1.0).told()
+
+    assert told(b'{"tokens":[1],"id":1}') == told(b'{"tokens":[1],"id":2}')
+    assert told(b'[{"content":"a"},{"content":"b"}]') != told(b'[{"content":"a"},{"content":"c"}]')
+    assert told(b"not json") != told(b"other")
+
+
+def test_the_script_is_short_enough_to_be_read() -> None:
+    assert len(SOURCE.read_text().splitlines()) <= 400

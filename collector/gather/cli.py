@@ -51,6 +51,7 @@ def run(
     stacks: options.Stacks = True,
     metrics: options.Metrics = False,
     port: options.Port = None,
+    api_prefix: options.Prefix = None,
     api_key_file: options.KeyFile = None,
     with_core: options.WithCore = False,
     include_private: options.Private = False,
@@ -67,7 +68,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
         if live:
             _only_a_name(asked)
-            ways = _ways(seconds, stacks=stacks, metrics=metrics, port=port, key_file=api_key_file)
+            ways = _ways(seconds, stacks=stacks, metrics=metrics, key_file=api_key_file)
+            ways = replace(ways, port=port, prefix=api_prefix)
             haul, words = _live(places, asked, ways, include_private)
         else:
             haul, words = _gathered(places, asked, Path(folder), include_private)
@@ -113,15 +115,13 @@ def _gathered(places: Places, asked: Wanted, folder: Path, private: bool) -> tup
     return haul, words
 
 
-def _ways(
-    seconds: float | None, *, stacks: bool, metrics: bool, port: int | None, key_file: Path | None
-) -> Ways:
+def _ways(seconds: float | None, *, stacks: bool, metrics: bool, key_file: Path | None) -> Ways:
     """How to look. Raises UserError for a span or a key file that cannot be used, or without the extra."""
     if importlib.util.find_spec(LIVE_PACKAGE) is None:
         raise UserError(f"--live needs {LIVE_PACKAGE}", where="collect", remedy=f"run: {INSTALL}")
     from collector.gather import live  # httpx: 60 ms, and only in the extra
 
-    ways = live.Ways(stacks=stacks, metrics=metrics, port=port)
+    ways = live.Ways(stacks=stacks, metrics=metrics)
     if seconds is not None:
         if not 0 < seconds <= MAX_BETWEEN:
             raise UserError(

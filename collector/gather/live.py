@@ -11,17 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from analyzers.catalogue.loader import known_defects
-from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.evidence import Evidence, Trust
+from analyzers.contracts.facts import SocketFact, to_evidence
 from analyzers.contracts.report import Gap
 from analyzers.errors import UserError
 from collector.actions.snapshot import snapshot
 from collector.actions.twice import BETWEEN_SECONDS
+from collector.gather.address import Named, target_of
 from collector.gather.haul import Haul
 from collector.gather.living import Known
-from collector.gather.network import Listener, inside, listeners, same_network
+from collector.gather.network import unix_clients, unix_listeners, within
 from collector.gather.pythonstacks import python_stacks
 from collector.gather.servers import Server
-from collector.gather.settings import told
 from collector.sources.looks import look
 from collector.sources.probes import Probe, probe_health, probe_metrics, probe_props
 from collector.sources.procfs import read_incarnation
@@ -31,8 +32,6 @@ from collector.sources.target import Target
 from collector.sources.waits import owned_sockets, sockets_being_read
 
 PROBES: dict[str, Callable[..., Probe]] = {"GET /health": probe_health, "GET /props": probe_props}
-PORT, PREFIX, CERTIFICATE = ("--port",), ("--api-prefix",), ("--ssl-cert-file",)
-DEFAULT_PORT = 8080  # common/arg.cpp
 MAX_CLIENTS = 2000  # evidence lines of one look; a server has tens of clients
 Pause = Callable[[float], None]
 
@@ -47,19 +46,20 @@ class Ways:
     stacks: bool = True
     metrics: bool = False
     port: int | None = None
+    prefix: str | None = None
     api_key: str | None = field(default=None, repr=False)
     pause: Pause = time.sleep
 
 
 def gather_live(haul: Haul, server: Server, known: Known, ways: Ways) -> None:
     """Both looks into ``haul``; what could not be seen becomes gaps."""
-    target = _target(haul, server, known, ways)
+    target = target_of(haul, server, known, Named(ways.port, ways.prefix, ways.api_key), ways.timeout)
     routes = safe_routes(known)
     if target is not None and "GET /props" not in routes:
         haul.gap(
             "whether it sleeps",
             "its build is not known, and only /health is known to leave every build alone",
-            f"curl -sm 5 {target.base_url}/props",
+            target.curl("/props"),
         )
     if ways.metrics and not metrics_leave_it_asleep(known):
         why = "GET /metrics wakes a sleeping server of some builds that this one may be, so it was not asked"
@@ -94,42 +94,6 @@ def _builds(known: Known) -> tuple[int | None, ...]:
     return (known.build,) if known.build is not None else (known.first, known.last or known.first)
 
 
-def _target(haul: Haul, server: Server, known: Known, ways: Ways) -> Target | None:
-    found = _listener(haul, server, known, ways.port)
-    if found is None:
-        return None
-    if told(known.args, known.env, PREFIX, "LLAMA_ARG_API_PREFIX"):
-        haul.gap("answers to probes", "its routes stand behind --api-prefix", "curl URL/PREFIX/props")
-    secure = told(known.args, known.env, CERTIFICATE, "LLAMA_ARG_SSL_CERT_FILE") is not None
-    return Target(
-        found.port,
-        host=found.host,
-        pid=server.pid,
-        scheme="https" if secure else "http",
-        api_key=ways.api_key,
-    )
-
-
-def _listener(haul: Haul, server: Server, known: Known, port: int | None) -> Listener | None:
-    """The socket it serves on: the one named, the one its settings name, or its only one."""
-    seen = listeners(server.pid)
-    named = port or _number(told(known.args, known.env, PORT, "LLAMA_ARG_PORT"))
-    if seen is None:
-        return Listener("127.0.0.1", named or DEFAULT_PORT)
-    fitting = [one for one in seen if one.port == named] or (seen if port is None and len(seen) == 1 else [])
-    if len(fitting) == 1:
-        return fitting[0]
-    ports = ", ".join(str(one.port) for one in seen) or "none"
-    haul.gap(
-        "its clients and its answers", f"which TCP port it serves is not clear (it has: {ports})", "--port N"
-    )
-    return None
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() and 0 < int(text[:6]) < 65536 else None
-
-
 def _look(haul: Haul, server: Server, target: Target | None, routes: tuple[str, ...], ways: Ways) -> None:
     """Stacks first: a probe that times out must not let a transition pass unseen."""
     seen = look(server.pid)
@@ -141,10 +105,7 @@ def _look(haul: Haul, server: Server, target: Target | None, routes: tuple[str, 
     if target is None:
         return
     try:
-        if same_network(server.pid) is False:
-            found, gaps = inside(server.pid, lambda: _asked(server, target, routes, ways))
-        else:
-            found, gaps = _asked(server, target, routes, ways)
+        found, gaps = within(server.pid, lambda: _asked(server, target, routes, ways))
     except PermissionError:
         command = f"sudo nsenter -t {server.pid} -n ss -tinp state established '( sport = :{target.port} )'"
         why = "it runs in a network namespace of its own, which this user may not enter"
@@ -169,12 +130,14 @@ def _refused(target: Target) -> Gap:
     return Gap(
         what="whether it sleeps",
         why="the server demands its API key",
-        command=f"--api-key-file FILE, or: curl -sm 5 -H 'Authorization: Bearer KEY' {target.base_url}/props",
+        command="--api-key-file FILE, or: " + target.curl("/props", "-H 'Authorization: Bearer KEY'"),
     )
 
 
 def _clients(server: Server, target: Target) -> tuple[list[Evidence], list[Gap]]:
     wall, mono = time.time(), time.monotonic()
+    if target.socket is not None:
+        return _unix_clients(server, target.socket, wall, mono)
     try:
         everyone = read_connections(target.port)
     except UserError as refused:
@@ -192,6 +155,30 @@ def _clients(server: Server, target: Target) -> tuple[list[Evidence], list[Gap]]
             command=command,
         )
     ]
+
+
+def _unix_clients(server: Server, socket: str, wall: float, mono: float) -> tuple[list[Evidence], list[Gap]]:
+    """Clients of a unix socket: how many there are is all that the kernel tells."""
+    bound = next((path for path in unix_listeners(server.pid) if socket.endswith(path)), socket)
+    number = min(unix_clients(server.pid, bound), MAX_CLIENTS)
+    made = [
+        to_evidence(
+            SocketFact(peer="unix socket"),
+            id=f"socket-unix-{at}-{int(mono * 1000)}",
+            source=f"/proc/{server.pid}/net/unix",
+            text="a client is connected to the unix socket; whether it waits for an answer is not told",
+            trust=Trust.KERNEL,
+            wall=wall,
+            mono=mono,
+            incarnation=server.incarnation,
+        )
+        for at in range(number)
+    ]
+    why = "the kernel keeps no times and byte counts of a unix socket's clients"
+    command = f"ask the clients; sudo ss -xp | grep pid={server.pid},"
+    return made, [
+        Gap(what=f"whether one of {number} clients waits", why=why, command=command)
+    ] if made else []
 
 
 def _client(

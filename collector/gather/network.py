@@ -9,11 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
-from collector.sources.procfs import GoneError, Process
+from collector.sources.procfs import PROC, GoneError, Process
 from collector.sources.waits import owned_sockets
 
+ACCEPTS, CONNECTED = 0x10000, "03"  # __SO_ACCEPTCON and SS_CONNECTED in /proc/net/unix
 LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
 CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 T = TypeVar("T")
@@ -21,10 +23,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Listener:
-    """A listening TCP socket. ``host`` is an address that reaches it from its own host."""
+    """A listening TCP socket, or (``path``) a unix one. ``host`` is an address that reaches it from its own
+    host, ``path`` one that this process can open."""
 
     host: str
     port: int
+    path: str | None = None
 
 
 def listeners(pid: int) -> list[Listener] | None:
@@ -43,6 +47,45 @@ def listeners(pid: int) -> list[Listener] | None:
     except (GoneError, PermissionError):
         return None
     return list(found.values())
+
+
+def unix_listeners(pid: int) -> list[str]:
+    """Paths of the process's own listening unix sockets, as it bound them; none when they may not be seen."""
+    mine = owned_sockets(pid) or frozenset()
+    return [row[7] for row in _unix_rows(pid) if int(row[3], 16) & ACCEPTS and int(row[6]) in mine]
+
+
+def unix_clients(pid: int, path: str) -> int:
+    """How many clients are connected to the unix socket that was bound as ``path``."""
+    return sum(row[7] == path and row[5] == CONNECTED for row in _unix_rows(pid))
+
+
+def _unix_rows(pid: int) -> list[list[str]]:
+    """Of /proc/net/unix what has a path: Num RefCount Protocol Flags Type St Inode Path."""
+    try:
+        with Process(pid) as process:
+            table = process.read("net/unix").decode("utf-8", "surrogateescape")
+    except (GoneError, PermissionError):
+        return []
+    return [row for line in table.splitlines()[1:] if len(row := line.split(None, 7)) == 8]
+
+
+def reachable_path(pid: int, path: str) -> str | None:
+    """``path`` as this process opens it, through the other one's root or folder; None for no socket."""
+    own = PROC / str(pid) / ("root" if path.startswith("/") else "cwd") / path.lstrip("/")
+    with suppress(OSError):
+        if not own.is_socket():
+            return None
+        # The plain path where it leads to the same socket: a unix socket's path must be short.
+        if path.startswith("/") and Path(path).exists() and Path(path).samefile(own):
+            return path
+        return str(own)
+    return None
+
+
+def within(pid: int, work: Callable[[], T]) -> T:
+    """Do ``work`` in the process's network namespace where it has one of its own. Raises as ``inside``."""
+    return inside(pid, work) if same_network(pid) is False else work()
 
 
 def _rows(table: bytes) -> Iterator[tuple[Listener, int]]:

@@ -28,6 +28,9 @@ Metrics = Annotated[
     bool, typer.Option("--metrics", help="--live: also GET /metrics, which pokes the server's loop")
 ]
 Port = Annotated[int | None, typer.Option(help="--live: the TCP port it serves, where that is not clear")]
+Prefix = Annotated[
+    str | None, typer.Option(help="--live: what it was told by --api-prefix, where that cannot be read")
+]
 KeyFile = Annotated[Path | None, typer.Option(help="--live: file with the server's API key")]
 WithCore = Annotated[
     bool, typer.Option("--with-core", help="take the core itself in: memory, keys and prompts")

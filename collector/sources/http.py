@@ -97,12 +97,15 @@ async def _exchange(
 
 def _client(target: Target, timeout: float) -> httpx.AsyncClient:
     # Reading the system's certificates costs 50 ms: only where they are used.
+    verify = target.scheme == "https" and target.verify
+    uds = target.socket
     return httpx.AsyncClient(
         base_url=target.base_url,
         timeout=timeout,
-        verify=target.scheme == "https",
+        verify=verify,
         trust_env=False,
         follow_redirects=False,
+        transport=None if uds is None else httpx.AsyncHTTPTransport(verify=verify, uds=uds, trust_env=False),
     )
 
 

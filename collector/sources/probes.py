@@ -58,8 +58,11 @@ class Probe:
 def probe_health(
     target: Target, *, timeout: float = PROBE_TIMEOUT, incarnation: Incarnation | None = None
 ) -> Probe:
-    """GET /health, without the key. 200 also while asleep, unloading and waking."""
-    answer = call(target, "GET", "/health", authorized=False, timeout=timeout)
+    """GET /health, without the key. 200 also while asleep, unloading and waking.
+
+    Behind --api-prefix even this route demands the key (401 on b11368).
+    """
+    answer = call(target, "GET", "/health", authorized=bool(target.prefix), timeout=timeout)
     return _probe(target, "/health", answer, timeout, incarnation)
 
 

@@ -318,7 +318,9 @@ def alive(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     odd = any(seen.fact.expected is False for seen in case.answers)
     if odd or case.aborts or any(seen.fact.unanswered for seen in case.sockets):
         return None
-    sure = _beyond_health(case) and not _log_goes_on(case)
+    if story.phase == "asleep" and _clients_untold(case):
+        return None  # a stranded request would look just so
+    sure = _beyond_health(case) and not _log_goes_on(case) and not _clients_untold(case)
     slept = "; it slept and woke without harm" if story.slept else ""
     return Finding(
         "NO-FAULT",
@@ -329,11 +331,18 @@ def alive(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         reasons=(
             "the server answered the last probe, after everything its log tells"
             if sure
+            else "a client is connected, and nothing tells whether it waits"
+            if _clients_untold(case)
             else "the server answered the last probe; /health alone stays 200 when the queue is wedged",
             "no abort, fault, odd answer or unanswered request is in the evidence",
         ),
         witnesses=(case.probes[-1].id, *story.witnesses),
     )
+
+
+def _clients_untold(case: Case) -> bool:
+    """A client is connected of whom nothing was measured (a unix socket has no figures): it may wait."""
+    return any(seen.fact.bytes_received is None for seen in case.sockets)
 
 
 def _beyond_health(case: Case) -> bool:

@@ -54,6 +54,8 @@ def target_of(haul: Haul, server: Server, known: Known, named: Named, timeout: f
             verify=False,
         )
     except UserError as problem:
+        if named.prefix is not None:
+            raise
         haul.gap(UNANSWERED, f"{problem.where}: {problem.what}", "--api-prefix PREFIX")
         return None
     return _as_it_answers(haul, target, timeout) if server.hosted else target

@@ -176,9 +176,8 @@ def _unix_clients(server: Server, socket: str, wall: float, mono: float) -> tupl
     ]
     why = "the kernel keeps no times and byte counts of a unix socket's clients"
     command = f"ask the clients; sudo ss -xp | grep pid={server.pid},"
-    return made, [
-        Gap(what=f"whether one of {number} clients waits", why=why, command=command)
-    ] if made else []
+    gap = Gap(what=f"whether one of {number} clients waits", why=why, command=command)
+    return made, [gap] if made else []
 
 
 def _client(

@@ -13,7 +13,7 @@ import pytest
 
 from analyzers.contracts.evidence import Incarnation
 from analyzers.errors import UserError
-from collector.gather import live, pythonstacks
+from collector.gather import address, live, pythonstacks
 from collector.gather.haul import Haul
 from collector.gather.live import Ways, metrics_leave_it_asleep, safe_routes, with_key
 from collector.gather.living import Known
@@ -65,20 +65,24 @@ def test_a_listener_is_the_processes_own() -> None:
     assert listeners((1 << 22) - 1) is None
 
 
+def found(known: Known, port: int | None = None, haul: Haul | None = None) -> Listener | None:
+    return address._listener(haul or Haul(), SERVER, known, port)[0]
+
+
 def test_the_port_is_the_named_one_or_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     two = [Listener("127.0.0.1", 8080), Listener("127.0.0.1", 9090)]
-    monkeypatch.setattr(live, "listeners", lambda pid: two)
-    assert live._listener(Haul(), SERVER, Known(args=("s", "--port", "9090")), None) == two[1]
-    assert live._listener(Haul(), SERVER, Known(env={"LLAMA_ARG_PORT": "8080"}), None) == two[0]
-    assert live._listener(Haul(), SERVER, Known(), 9090) == two[1]
+    monkeypatch.setattr(address, "listeners", lambda pid: two)
+    assert found(Known(args=("s", "--port", "9090")), None) == two[1]
+    assert found(Known(env={"LLAMA_ARG_PORT": "8080"}), None) == two[0]
+    assert found(Known(), 9090) == two[1]
     # AND of two that nobody names none is guessed
     haul = Haul()
-    assert live._listener(haul, SERVER, Known(), None) is None
+    assert found(Known(), None, haul) is None
     assert "8080, 9090" in haul.gaps[0].why
     # AND a named port that the process does not have is not asked: it is somebody else's
-    assert live._listener(Haul(), SERVER, Known(), 7070) is None
-    monkeypatch.setattr(live, "listeners", lambda pid: two[:1])
-    assert live._listener(Haul(), SERVER, Known(), None) == two[0]
+    assert found(Known(), 7070) is None
+    monkeypatch.setattr(address, "listeners", lambda pid: two[:1])
+    assert found(Known(), None) == two[0]
 
 
 def sample(inode: int) -> TcpSample:

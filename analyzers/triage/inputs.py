@@ -26,7 +26,8 @@ class Source:
     """One input: its path, the name it is shown by, its size (bytes) and change time when it was opened.
 
     ``found`` marks what a folder held: it must be evidence by its content, and is "unused" when it is not.
-    ``parts`` are the journal files of a folder; ``gaps`` what of a folder was left out.
+    ``parts`` are the journal files of a folder; ``gaps`` what of a folder was left out. ``problem``: why it
+    cannot be used, which costs only itself beside a core that can.
     """
 
     path: Path
@@ -37,6 +38,7 @@ class Source:
     found: bool = False
     parts: tuple[Path, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    problem: UserError | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -50,7 +52,27 @@ def given(paths: Sequence[Path], stack: ExitStack) -> list[Source]:
 
     Raises UserError for an input that cannot be used, and for a folder with nothing in it that can.
     """
-    return [one for source in sources(paths) for one in _with_content(source, stack)]
+    found = [one for source in sources(paths) for one in _usable(source, stack)]
+    if not any(source.look is not None and source.look.kind == "core" for source in found):
+        demand_all(found)
+    return found
+
+
+def demand_all(inputs: Sequence[Source]) -> None:
+    """Raises UserError for the first input that cannot be used."""
+    problem = next((source.problem for source in inputs if source.problem is not None), None)
+    if problem is not None:
+        raise problem
+
+
+def _usable(source: Source, stack: ExitStack) -> list[Source]:
+    """A file that is there and no evidence is listed with its problem; one that is not there is refused."""
+    try:
+        return _with_content(source, stack)
+    except UserError as problem:
+        if source.size is None or source.path == STDIN:
+            raise
+        return [replace(source, problem=problem)]
 
 
 def _with_content(source: Source, stack: ExitStack) -> list[Source]:

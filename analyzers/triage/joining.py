@@ -37,7 +37,7 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
         open_ = [one for one in found if same_death(seed, one) is Same.UNKNOWN]
         if len(same) == 1:
             _absorb(same[0], seed)
-        elif not same and not (open_ and seed.who.pid is None):
+        elif not same and (seed.core is not None or seed.who.pid is not None or not open_):
             found.append(seed)
         else:
             loose.append(
@@ -45,7 +45,7 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
             )
     if len(found) < 2:
         return None
-    gaps = [*_trusted_clocks(found, parts)]
+    gaps = [*_trusted_clocks(found, parts), *_perhaps_one(found)]
     gaps += _join(found, [*loose, *_rest(parts, found, loose)])
     return found, gaps
 
@@ -61,9 +61,24 @@ def _trusted_clocks(found: Sequence[Open], parts: Sequence[Material]) -> Iterato
     if steps:
         yield Gap(
             what="what only the wall clock could join",
-            why=f"that clock jumped by {steps[0].seconds:+.3f} s before {steps[0].source} (it was set, or the "
-            "machine was suspended); nothing was joined by it",
+            why=f"that clock jumped by {steps[0].seconds:+.3f} s before {steps[0].source} (it was set, or "
+            "the machine was suspended); nothing was joined by it",
             command="journalctl -o export: its entries name CLOCK_MONOTONIC too",
+        )
+
+
+def _perhaps_one(found: Sequence[Open]) -> Iterator[Gap]:
+    """A core that names no process of the host's beside deaths that no core is known of."""
+    unnamed = [one for one in found if one.core is not None and one.who.pid is None]
+    others = [one for one in found if one.core is None]
+    pairs = [(one, other) for one in unnamed for other in others if same_death(one, other) is Same.UNKNOWN]
+    for one in {id(one): one for one, _ in pairs}.values():
+        name = one.evidence[0].source.partition(":")[0] if one.evidence else "a core"
+        yield Gap(
+            what=f"whether {name} is the core of one of the other incidents",
+            why="it does not name the process as the host does (a container counts its own), and no clock "
+            "ties it; it is counted by itself",
+            command="coredumpctl info PID > record.txt",
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from analyzers.contracts.evidence import Evidence, Incarnation
+from analyzers.contracts.facts import CoreFact, fact_of
 from analyzers.triage.faults import named_in
 from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.subjects import Open
@@ -32,6 +33,8 @@ class Same(Enum):
 
 def same_death(one: Open, other: Open) -> Same:
     """Whether two incidents are one. UNKNOWN is no reason to join them."""
+    if one.core is not None and other.core is not None:
+        return Same.YES if _same_core(one, other) else Same.NO
     if not one.who.same_as(other.who) or _apart(one, other):
         return Same.NO
     if one.who.pid is not None and one.who.pid == other.who.pid:
@@ -39,6 +42,19 @@ def same_death(one: Open, other: Open) -> Same:
     if one.threads & other.threads:
         return Same.YES
     return _by_lines(one.lives, other.lives)
+
+
+def _same_core(one: Open, other: Open) -> bool:
+    """One core in two files: a packed, cut or slim copy. Two cores of one PID are two deaths: no two have the
+    same threads at the same registers."""
+    mine, theirs = _registers(one), _registers(other)
+    return mine is not None and mine == theirs and one.tids == other.tids
+
+
+def _registers(incident: Open) -> tuple[int, ...] | None:
+    fact = next((fact for item in incident.evidence if (fact := fact_of(item, CoreFact)) is not None), None)
+    told = (fact.crashed_tid, fact.instruction_pointer, fact.stack_pointer) if fact is not None else (None,)
+    return tuple(number for number in told if number is not None) if None not in told else None
 
 
 def _apart(one: Open, other: Open) -> bool:

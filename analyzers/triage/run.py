@@ -67,9 +67,12 @@ def triage(paths: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
     next_id = numbering()
     inputs = given(paths, stack)
     materials: list[Material] = []
+    failed: list[UserError] = []
     for number, source in enumerate(inputs):
         _tell(options, number, inputs)
-        materials += _read(source, options, next_id, stack)
+        materials += _read(source, options, next_id, stack, failed)
+    if failed and not any(material.core is not None for material in materials):
+        raise failed[0]
     _tell(options, len(inputs), inputs)
     redactor = Redactor().knowing(values=[s for m in materials for s in m.secrets])
     table, loose = _judged(materials)
@@ -103,12 +106,22 @@ def _judged(materials: Sequence[Material]) -> tuple[Table, list[Gap]]:
     return table_of(judged, names), loose
 
 
-def _read(source: Source, options: Options, next_id: Callable[[], str], stack: ExitStack) -> list[Material]:
+def _read(
+    source: Source,
+    options: Options,
+    next_id: Callable[[], str],
+    stack: ExitStack,
+    failed: list[UserError],
+) -> list[Material]:
+    """One input's materials. What cannot be used is listed as such, and added to ``failed`` when it was given
+    by name: beside a core that can be used it costs only itself."""
     try:
+        if source.problem is not None:
+            raise source.problem
         return read_input(source, options, next_id, stack)
     except UserError as problem:
         if not source.found:
-            raise
+            failed.append(problem)
         from analyzers.triage.readers.reading import unused
 
         return [unused(source, problem)]

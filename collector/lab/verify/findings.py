@@ -99,7 +99,9 @@ def _too_few(own: Sequence[Trial], reached: int, enough: int) -> str:
         return "no trial could be made for it"
     missed = [trial for trial in own if not counts(trial)]
     if not missed:
-        return f"{reached} clean trials are too few, {enough} are needed: give --trials {enough} or more"
+        return (
+            f"0 of {reached} showed it, but {enough} clean trials are needed: give --trials {enough} or more"
+        )
     few = f"only {reached} of {len(own)} trials reached the window and could be judged, {enough} are needed"
     if len(own) < enough:
         advice = f"; give --trials {enough} or more"

@@ -21,7 +21,7 @@ VMSTAT = Path("/proc/vmstat")
 OOM_COUNTER = "oom_kill "
 NAMELESS = "The crash's frames have no names (a stripped server, or no stack): it cannot be attributed."
 # Libraries of the system keep their names when the server's are stripped.
-SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\b|ld-|linux-vdso|\[vdso)")
+SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)(?!\w)|ld-|linux-vdso|\[vdso)")
 
 
 def judge(provoked: Provoked, folder: Path, more: Sequence[Evidence] = ()) -> tuple[Judgement, Signature]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers.contracts.trials import ANSWERED, INCONCLUSIVE, OUTCOMES, REFUSED, SERVER_ERROR, WRONG_ANSWER
 from collector.lab.reference.client import Answer, Request
-from collector.lab.verify.answers import outcome_of, repeatable, telling
+from collector.lab.verify.answers import differ, outcome_of, repeatable, telling
 
 
 def answered(body: Any, status: int | None = 200) -> Answer:
@@ -90,6 +90,43 @@ def test_ids_and_times_are_not_telling_and_content_is(one: Any, again: Any, othe
 )
 def test_outcomes(answer: Answer, awake: Answer | None, outcome: str) -> None:
     assert outcome_of(answer, awake) == outcome
+
+
+ONE, TWO, THREE = (answered({"content": text}) for text in "abc")
+
+
+@pytest.mark.parametrize(
+    ("answer", "again", "outcome"),
+    [
+        (ONE, TWO, ANSWERED),
+        (TWO, TWO, ANSWERED),
+        (THREE, TWO, INCONCLUSIVE),  # a third awake answer could say it as well
+        (THREE, ONE, WRONG_ANSWER),
+        (THREE, None, WRONG_ANSWER),
+        (answered({"error": "_Map_base::at"}, 500), TWO, SERVER_ERROR),
+        (answered({"error": "loading"}, 503), TWO, REFUSED),
+        (answered(b"", None), TWO, INCONCLUSIVE),
+        (answered({"error": "x"}, 400), answered({"error": "y"}, 400), INCONCLUSIVE),
+    ],
+)
+def test_two_awake_answers_that_differ_make_nothing_wrong(
+    answer: Answer, again: Answer | None, outcome: str
+) -> None:
+    assert outcome_of(answer, ONE, again) == outcome
+    assert differ(ONE, again) == (again is not None and again is not ONE)
+
+
+@given(*[st.binary(max_size=20)] * 3, st.sampled_from([200, 400, 500]))
+def test_a_server_that_differs_from_itself_is_never_called_wrong(
+    body: bytes, first: bytes, second: bytes, status: int
+) -> None:
+    awake, again = answered(first), answered(second)
+    found = outcome_of(answered(body, status), awake, again)
+    if differ(awake, again):
+        assert found != WRONG_ANSWER
+        assert (found == ANSWERED) == (status == 200 and body in (first, second))
+    else:
+        assert found == outcome_of(answered(body, status), awake)
 
 
 def test_a_body_nested_deeper_than_the_parser_goes_is_compared_as_it_stands() -> None:

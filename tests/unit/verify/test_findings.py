@@ -203,6 +203,61 @@ def test_a_route_that_does_not_exist_makes_nothing_sound() -> None:
     assert "does not exist" in result.because
 
 
+NO_NAMES = judged(None, class_="SEGV").model_copy(update={"named": False})
+
+
+def test_a_crash_without_names_is_shown_and_attributed_to_nothing() -> None:
+    lost = made(CRASHED, "D2", signal=11, judgement=NO_NAMES)
+    other = made(CRASHED, "D2", signal=6, judgement=judged(None, class_="ABRT-ASSERT"))
+    # GIVEN crashes of a stripped server
+    result = conclude("D2", [lost, lost], 1)
+    # THEN they are counted as crashes, and not as another defect
+    assert (result.conclusion, result.shown, result.reached) == (INCONCLUSIVE, 0, 2)
+    assert "2 crashed and cannot be attributed" in result.because
+    assert "no names" in result.because
+    assert "otherwise" not in result.because
+    # and those that have names are kept apart
+    both = conclude("D2", [lost, other], 1).because
+    assert "1 ended otherwise: crashed (ABRT-ASSERT)" in both
+    assert "1 crashed and cannot be attributed" in both
+    # a defect that was shown all the same stands
+    shown = made(CRASHED, "D2", signal=11, judgement=judged("D2"))
+    assert conclude("D2", [lost, shown], 1).conclusion == AFFECTED
+
+
+def test_another_report_of_the_sanitizer_is_named_by_its_own_words() -> None:
+    said = judged(None, "undetermined", "UNDETERMINED").model_copy(
+        update={"summary": "AddressSanitizer: heap-buffer-overflow (8 bytes); read by f"}
+    )
+    result = conclude("D2", [made(CRASHED, "D2", signal=6, judgement=said, oracle=["x"])], 1)
+    assert "crashed (AddressSanitizer: heap-buffer-overflow (8 bytes))" in result.because
+
+
+@pytest.mark.parametrize(
+    ("run", "said", "advice"),
+    [
+        ([made(ANSWERED, "D2")], "0 of 1 showed it, but 5 clean trials are needed", "--trials 5 or more"),
+        ([made(ANSWERED, "D2", reached=False)], "only 0 of 1 trials", "--trials 5 or more"),
+        ([made(ANSWERED, "D2")] * 3 + [made(INCONCLUSIVE, "D2")] * 3, "only 3 of 6 trials", "--trials 12"),
+        ([made(ANSWERED, "D2")] * 3 + [made(INCONCLUSIVE, "D2")] * 3, "only 3 of 6", "less busy"),
+    ],
+)
+def test_too_few_trials_say_what_would_be_enough(run: list[Trial], said: str, advice: str) -> None:
+    result = conclude("D2", run, 5)
+    assert result.conclusion == INCONCLUSIVE
+    assert said in result.because
+    assert advice in result.because
+
+
+def test_trials_that_all_say_nothing_are_not_helped_by_more_of_them() -> None:
+    """What they complain of is said instead."""
+    killed = made(INCONCLUSIVE, "D2", reached=False, notes=["ended from outside by SIGKILL\x1b[31m", "x"])
+    result = conclude("D2", [killed] * 6, 5)
+    assert "ended from outside by SIGKILL?[31m" in result.because
+    assert "--trials" not in result.because
+    assert "no trial could be made" in conclude("D1", [], 5).because
+
+
 def test_a_server_that_refuses_while_it_sleeps_is_sound() -> None:
     assert conclude("D2", [made(REFUSED, "D2", status=503)] * 5, 5).conclusion == SOUND
 

@@ -51,6 +51,18 @@ def test_shown_with_its_placement_and_its_time():
     assert "first shown after 5.0 s" in finding.because
 
 
+def test_a_crash_without_names_is_not_called_another_defect():
+    # GIVEN crashes of a stripped server
+    said = Judgement(**{"class": "SEGV"}, named=False)
+    lost = trial("D2", CRASHED).model_copy(update={"judgement": said})
+    finding = only([lost] * 20, "D2", 20)
+    # THEN a crash is shown, and what it is stays open
+    assert (finding.conclusion, finding.shown, finding.reached, finding.other) == (INCONCLUSIVE, 0, 20, 0)
+    assert "20 crashed and cannot be attributed" in finding.because
+    assert "another defect" not in finding.because
+    assert "crashed without a name: 20" in summary("D2", [lost] * 20)
+
+
 def test_a_crash_in_a_trial_for_the_hang_is_counted_as_other():
     crashed = trial("D3", CRASHED, judged="D2")
     finding = only([STRAND] * 19 + [crashed], "D3", 20)

@@ -53,6 +53,20 @@ def test_a_crash_counts_although_its_sleep_line_may_be_lost(number):
     assert (reading.outcome, reading.reached) == (CRASHED, True)
 
 
+def test_an_answer_unlike_two_that_differ_already_is_neither_right_nor_wrong():
+    """A user's own model may draw at random."""
+    first, second, third = (answer(body=body) for body in (b'{"tokens": [1]}', b'{"tokens": [2]}', b"{}"))
+    slept = {"arrival": 100.2}
+    reading = read(seen(answer=third, **slept), WINDOW, first, second)
+    assert (reading.outcome, reading.reached) == (INCONCLUSIVE, False)
+    assert "differ already" in reading.notes[0]
+    assert read(seen(answer=second, **slept), WINDOW, first, second).outcome == ANSWERED
+    assert read(seen(answer=third, **slept), WINDOW, first, None).outcome == WRONG_ANSWER
+    # an error that no awake answer is stays one, and a crash stays a crash
+    assert read(seen(answer=answer(500), **slept), WINDOW, first, second).outcome == SERVER_ERROR
+    assert read(seen(ending=ended(signal.SIGSEGV)), WINDOW, first, second).outcome == CRASHED
+
+
 def test_a_kill_from_outside_is_never_counted():
     # GIVEN what the out-of-memory killer leaves behind, in the middle of the window
     reading = read(seen(ending=ended(signal.SIGKILL), arrival=100.2), WINDOW, answer())

@@ -65,7 +65,7 @@ def remarks(defect: str, trials: Sequence[Trial]) -> str:
     other = len(strange) - lost
     parts = (
         f"{other} ended in another defect" if other else "",
-        f"{lost} crashed without a name for it" if lost else "",
+        f"crashed without a name: {lost}" if lost else "",
         str(where) if where else "",
         f"first shown after {seconds:.1f} s of trials" if seconds is not None else "",
     )

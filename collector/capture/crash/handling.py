@@ -1,0 +1,54 @@
+"""One call of the handler: ours or not, and what becomes of either.
+
+Nothing here may keep a foreign crash from reaching the handler it would have reached without us.
+"""
+
+from collector.capture.crash import settings as own
+from collector.capture.crash.decide import server_mark
+from collector.capture.crash.kmsg import tell
+from collector.capture.crash.passon import pass_on
+from collector.capture.crash.proc import Process
+from collector.capture.crash.request import Crash, parse
+
+CORE = 0  # the descriptor on which the kernel hands over the core
+
+
+def handle(words: list[str], folder: str) -> int:
+    """``words``: the arguments; ``folder``: where settings and previous pattern stand. The exit status."""
+    try:
+        crash = parse(words)
+    except (ValueError, KeyError) as problem:
+        tell(f"called in a way the kernel does not: {problem}")
+        return 2
+    try:
+        kept = _keep(crash, folder)
+    except Exception as problem:  # noqa: BLE001  a fault of ours must not swallow another program's core
+        tell(f"PID {crash.pid}: {type(problem).__name__}: {problem}; passed on")
+        kept = None
+    return kept if kept is not None else pass_on(crash, previous(folder))
+
+
+def _keep(crash: Crash, folder: str) -> int | None:
+    """None when the crash is to be passed on, untouched."""
+    process = Process(crash.pid)
+    settings = own.read_settings(folder)
+    mark = server_mark(process, settings.names)
+    if mark is None:
+        return None
+    from collector.capture.crash.keeping import keep_crash
+    from collector.capture.crash.store import RefusedError
+
+    try:
+        return keep_crash(process, crash, settings, mark, CORE)
+    except RefusedError as problem:
+        tell(f"PID {crash.pid} was not captured: {problem}; passed on")
+        return None
+
+
+def previous(folder: str) -> str:
+    """The pattern that was set before, or the kernel's own default where nobody can be trusted to say."""
+    try:
+        return own.read_previous(folder)
+    except (OSError, ValueError) as problem:
+        tell(f"the previous core_pattern is not known ({problem}); taken for {own.KERNEL_DEFAULT!r}")
+        return own.KERNEL_DEFAULT

@@ -1,0 +1,156 @@
+"""Hands a crash that is not ours to what kernel.core_pattern named before, as the kernel would have.
+
+A path: the core file, in the dying process's root and folder, with its user's rights, within its
+RLIMIT_CORE (``do_coredump`` in fs/coredump.c). ``|program``: that program, in this process's place, with the
+core on its standard input. Anything else: nothing.
+"""
+
+import os
+import stat
+
+from collector.capture.crash import limits
+from collector.capture.crash.corefile import PAGE, write_sparse
+from collector.capture.crash.kmsg import tell
+from collector.capture.crash.proc import Process, read_file
+from collector.capture.crash.request import UNLIMITED, Crash, expand
+
+_USES_PID = "/proc/sys/kernel/core_uses_pid"
+_PIDFD = 3  # COREDUMP_PIDFD_NUMBER: where the kernel puts the descriptor that %F names
+_IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
+_PATH_ROOM = 4096
+
+
+def pass_on(crash: Crash, previous: str) -> int:
+    """Exit status; does not return when another program takes over. Raises nothing for what goes wrong
+    there: like the kernel it leaves a line in the kernel's log."""
+    try:
+        if previous.startswith("|"):
+            return _to_program(crash, previous[1:])
+        if previous.startswith("@"):
+            tell(f"PID {crash.pid}: the previous core_pattern is a socket, which only the kernel can use")
+            return 1
+        return _to_file(crash, previous)
+    except (OSError, ValueError) as problem:
+        tell(f"PID {crash.pid}: not passed on ({problem})")
+        return 1
+
+
+def _to_program(crash: Crash, command: str) -> int:
+    words = [expand(word, crash) for word in command.split()]
+    if not words or os.path.dirname(os.path.abspath(__file__)) in command:
+        raise ValueError("the previous core_pattern names no other program")
+    if "%F" not in command:
+        _close(_PIDFD)
+    _forget_python()
+    os.execve(words[0], words, _kernel_environment())  # noqa: S606 - the kernel starts it the same way
+
+
+def _forget_python() -> None:
+    """What Python changed in this process and a program would inherit: two signals it ignores."""
+    import signal
+
+    for name in _IGNORED_BY_PYTHON:
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+def _kernel_environment() -> dict[bytes, bytes]:
+    """The environment as the kernel gave it: Python adds a locale of its own."""
+    pairs = [word.partition(b"=") for word in read_file("/proc/self/environ").split(b"\0") if b"=" in word]
+    return {name: value for name, _, value in pairs if name}
+
+
+def _close(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        return
+
+
+def core_name(crash: Crash, pattern: str) -> str:
+    """The path a pattern stands for; empty when the kernel would write no file."""
+    name = expand(pattern, crash)
+    uses_pid = read_file(_USES_PID, 8).strip() not in (b"", b"0")
+    if uses_pid and "%p" not in pattern.replace("%%", ""):
+        name += f".{crash.values['p']}"
+    return name[:_PATH_ROOM]
+
+
+def _to_file(crash: Crash, pattern: str) -> int:
+    name = core_name(crash, pattern)
+    if not name or crash.core_limit < PAGE:  # min_coredump
+        return 0
+    if crash.as_root and not name.startswith("/"):
+        tell(f"PID {crash.pid}: can only dump core to a fully qualified path")
+        return 1
+    descriptor = _create(crash, name)
+    _drain(descriptor, crash.core_limit)
+    return 0
+
+
+def _create(crash: Crash, name: str) -> int:
+    """The new file, opened where the process stood and with its rights. There is no way back from them."""
+    process = Process(crash.pid)
+    owner, group, groups = file_identity(process.read("status"))
+    owner = 0 if crash.as_root else owner
+    if not crash.as_root:  # otherwise the kernel uses the initial root
+        root, folder = (process.open(place, os.O_PATH | os.O_DIRECTORY) for place in ("root", "cwd"))
+        os.fchdir(root)
+        os.chroot(".")
+        os.fchdir(folder)
+    os.setgroups(groups)
+    os.setresgid(group, group, group)
+    os.setresuid(owner, owner, owner)
+    if not crash.as_root:
+        _unlink(name)
+    flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY
+    descriptor = os.open(name, flags, 0o600)
+    found = os.fstat(descriptor)
+    plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_mode & 0o677 == 0o600
+    if not plain or found.st_uid != owner:
+        raise ValueError("the file system changed the core's owner or mode")
+    return descriptor
+
+
+def _unlink(name: str) -> None:
+    try:
+        os.unlink(name)
+    except OSError:
+        return  # whatever it is, opening the new file tells
+
+
+def file_identity(status: bytes) -> tuple[int, int, list[int]]:
+    """The dying process's fsuid, fsgid and supplementary groups. Raises ValueError when they are missing."""
+    rows = {line.partition(b":")[0]: line.partition(b":")[2].split() for line in status.split(b"\n")}
+    users, groups = rows.get(b"Uid", []), rows.get(b"Gid", [])
+    if len(users) != 4 or len(groups) != 4:
+        raise ValueError("its user is not known")
+    return int(users[3]), int(groups[3]), [int(word) for word in rows.get(b"Groups", [])]
+
+
+def _drain(descriptor: int, limit: int) -> None:
+    """Standard input into the file: pages of zeros as holes, which the limit does not count."""
+    buffer = bytearray(limits.PIPE_BYTES)
+    view = memoryview(buffer)
+    at = written = 0
+    full = False
+    while not full and (size := _fill(view)):
+        step = size if limit == UNLIMITED or limit - written >= size else PAGE
+        for start in range(0, size, step):
+            piece = view[start : min(start + step, size)]
+            full = limit - written < len(piece) and any(piece)
+            if full:
+                break
+            written += write_sparse(descriptor, piece, at)
+            at += len(piece)
+    os.ftruncate(descriptor, at)
+
+
+def _fill(view: memoryview) -> int:
+    """Bytes read from standard input; fewer than there is room for only at the end."""
+    done = 0
+    while done < len(view):
+        got = os.readv(0, [view[done:]])
+        if not got:
+            break
+        done += got
+    return done

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import CoreFact, ExitFact, KernelFact, LogFact, fact_of
 from analyzers.contracts.report import Gap
+from analyzers.contracts.watched import HostFact
 from analyzers.triage.lives import CLOCKS, SLEEPS, Life, follows
 
 MANAGED = ("success", "scheduled-restart", "start-limit-hit", "stopping")  # systemd's words for no death
@@ -126,6 +127,10 @@ def _by_name(lives: Sequence[Life], items: Sequence[Evidence]) -> tuple[list[int
     reported = [at for at, life in enumerate(lives) if life.child is not None and life.child.died]
     if reported:
         return reported, "the child whose end the router reports"
+    booted = [item.incarnation for item in items if item.kind == HostFact.KIND and not deaths]
+    under = [at for at in every if any(_same(lives[at], one) for one in booted)]
+    if under:
+        return under[-1:], "the one under which the machine booted again"
     units = {fact.unit for item in deaths if (fact := fact_of(item, ExitFact)) is not None and fact.unit}
     of_unit = [at for at in every if any(lives[at].is_of(unit) for unit in units)]
     return (of_unit, "the one whose unit or container ended") if of_unit else (every, "the only server in it")

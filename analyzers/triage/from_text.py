@@ -33,10 +33,22 @@ def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material
     numbered = {item.id: item.model_copy(update={"id": next_id()}) for item in reading.evidence}
     lives = with_lineage(tuple(numbered.values()), [_life(life, reading, numbered) for life in reading.lives])
     return Material(
-        evidence=(*unpinned(tuple(numbered.values()), lives), *stacks),
+        evidence=(
+            *unpinned(tuple(numbered.values()), lives),
+            *stacks,
+            *_reboots(reading, path, kind, next_id),
+        ),
         gaps=(*reading.gaps, *traced.gaps, *_nothing(reading, stacks, name)),
         lives=lives,
     )
+
+
+def _reboots(reading: Reading, path: Path, kind: str, next_id: NextId) -> list[Evidence]:
+    if kind not in (*JOURNALS, "journal-text"):
+        return []
+    from analyzers.triage.reboots import reboots  # only a journal tells one boot from another
+
+    return reboots(reading, path, kind, next_id)
 
 
 def _life(life: LogLife, reading: Reading, numbered: dict[str, Evidence]) -> Life:

@@ -268,7 +268,7 @@ def _place(material: Material, found: Sequence[Open], placed: set[str]) -> Itera
 
 def _homes(item: Evidence, found: Sequence[Open]) -> list[Open]:
     if _about_the_host(item):
-        return [one for one in found if fits_host(item, one)]
+        return [one for one in found if _of_its_host(item, one)]
     named = _named(item, found)
     near = named or [one for one in found if fits(item, one) and _close(item, one)]
     return near if len(near) == 1 else []
@@ -280,9 +280,10 @@ def _about_the_host(item: Evidence) -> bool:
     return item.kind == HostFact.KIND or (kernel is not None and kernel.shape in HOST_SHAPES)
 
 
-def fits_host(item: Evidence, incident: Open) -> bool:
-    boots = item.incarnation.boot_id, incident.who.boot_id
-    return None in boots or incident.who.same_as(item.incarnation.model_copy(update={"pid": None}))
+def _of_its_host(item: Evidence, incident: Open) -> bool:
+    """A reboot ended one process that its fact names; the kernel names a thread of anybody's."""
+    who = item.incarnation
+    return incident.who.same_as(who if item.kind == HostFact.KIND else who.model_copy(update={"pid": None}))
 
 
 def _close(item: Evidence, incident: Open) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, StackFact, fact_of
 from analyzers.contracts.report import Gap, Process
+from analyzers.contracts.watched import HostFact
 from analyzers.triage.dying import deaths_in
 from analyzers.triage.faults import foreign_record, named_in
 from analyzers.triage.lives import CLOCKS, Life
@@ -97,7 +98,8 @@ def opened(material: Material) -> Open:
 
 def dying_lives(material: Material) -> Iterator[tuple[Life, Incarnation]]:
     """Lives of a text of which it tells that they died: by PID, by their router, or in their last words."""
-    dead = {item.incarnation.pid for item in ends_of(material.evidence)} - {None}
+    hosts = [item for item in material.evidence if item.kind == HostFact.KIND]
+    dead = {item.incarnation.pid for item in (*ends_of(material.evidence), *hosts)} - {None}
     for life in material.lives:
         reported = life.child is not None and life.child.died
         if life.pid in dead or reported or any(_last_words(item) for item in life.items):

@@ -98,13 +98,23 @@ def _from_log(story: SleepStory) -> Finding | None:
     )
 
 
+PROBE_ASK = Ask(
+    "the server's own word that it sleeps, asked while the request hangs",
+    "a log that was copied before the listing may lack the wake; this call wakes nothing",
+    "curl -s http://127.0.0.1:PORT/props | grep -o '\"is_sleeping\":[a-z]*'",
+)
+
+
 def left_behind(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
-    """Signs that have an innocent twin: a scrape's own task, or two clients that waited for one wake.
+    """Signs that have an innocent twin: a scrape's own task, two clients that waited for one wake, or a
+    client that has not sent all of its request.
 
     A last resort: whatever the server's end or its answers say is better founded.
     """
-    if ending.known or not story.stranded or not story.slept:
+    if ending.known or not story.slept:
         return None
+    if not story.stranded:
+        return _from_sockets(case, story)
     early = any(item.early for item in story.stranded)
     return Finding(
         "HANG-STRANDED",
@@ -125,3 +135,33 @@ def left_behind(case: Case, ending: Ending, story: SleepStory) -> Finding | None
         tuple(item.evidence_id for item in story.stranded[-WITNESS_LIMIT:]) + story.witnesses,
         (SOCKET_ASK,),
     )
+
+
+def _from_sockets(case: Case, story: SleepStory) -> Finding | None:
+    """The log ends asleep and a connection waits for an answer. Never more than weak: TCP_INFO counts bytes,
+    not requests, and a client that stopped in the middle of its upload looks the same."""
+    waiting = [seen for seen in case.sockets if seen.fact.unanswered]
+    if not waiting or story.phase != "asleep" or _told_awake(case):
+        return None
+    return Finding(
+        "HANG-STRANDED",
+        "sleep",
+        "asleep",
+        "weak",
+        "A request may wait for a server that sleeps.",
+        "D3",
+        None,
+        (
+            "the log ends with the server asleep, and a client has sent something that is not answered",
+            "a whole request would have woken the server, unless it came in just before it went to sleep",
+            "the kernel's figures cannot tell a whole request from an upload that stalls",
+        ),
+        tuple(seen.id for seen in waiting[-WITNESS_LIMIT:]) + story.witnesses,
+        (PROBE_ASK,),
+    )
+
+
+def _told_awake(case: Case) -> bool:
+    """The server itself said, at the last, that it does not sleep."""
+    told = [seen.fact.is_sleeping for seen in case.probes if seen.fact.is_sleeping is not None]
+    return bool(told) and not told[-1]

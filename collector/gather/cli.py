@@ -26,6 +26,7 @@ from collector.gather.haul import Haul
 from collector.gather.journal import JOURNAL_SECONDS, Journal
 from collector.gather.living import identify, passive_look, surroundings
 from collector.gather.servers import Server
+from collector.gather.stopping import tidied
 from collector.gather.tools import read_text
 from collector.gather.wanted import Wanted, wanted
 
@@ -65,9 +66,16 @@ def run(
     asked = wanted(unit, pid, since, boot)
     target = _target(output, force)
     places = Places(journal=Journal(journal, seconds=LIVE_JOURNAL_SECONDS if live else JOURNAL_SECONDS))
-    with tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
+    told = {
+        "--seconds": seconds,
+        "--metrics": metrics or None,
+        "--port": port,
+        "--api-prefix": api_prefix,
+        "--api-key-file": api_key_file,
+    }
+    _fitting(asked, live, port, [name for name, value in told.items() if value is not None])
+    with tidied(), tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
         if live:
-            _only_a_name(asked)
             ways = _ways(seconds, stacks=stacks, metrics=metrics, key_file=api_key_file)
             ways = replace(ways, port=port, prefix=api_prefix)
             haul, words = _live(places, asked, ways, include_private)
@@ -92,8 +100,13 @@ def _target(output: Path | None, force: bool) -> Path:
     return target
 
 
-def _only_a_name(asked: Wanted) -> None:
-    if asked.since is not None or asked.boot is not None:
+def _fitting(asked: Wanted, live: bool, port: int | None, named: list[str]) -> None:
+    """Raises UserError for options that do not go together, or for a port that is none."""
+    if named and not live:
+        raise UserError(f"{named[0]} is of a live look", where="collect", remedy="give --live as well")
+    if port is not None and not 0 < port < 65536:
+        raise UserError("not a TCP port", where=f"--port {port}", remedy="give 1 to 65535")
+    if live and (asked.since is not None or asked.boot is not None):
         raise UserError(
             "--live looks at what runs now", where="collect", remedy="leave --since and --boot out"
         )

@@ -15,12 +15,15 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 # Trials listed in the body of a case; a run has up to some hundred, and a reader looks at the first few.
 LISTED = 50
 TEXT_LENGTH = 2000
+DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'  # ElementTree's own names the locale's encoding
+INTERRUPTED = "interrupted before all its trials were made: no verdict"
 
 
 def junit_xml(run: TrialRun) -> str:
     """One test suite per run (method and subject), one test case per finding.
 
-    affected is a failure, inconclusive is skipped: it is no verdict. A run that ended early has an error.
+    affected is a failure, inconclusive is skipped: it is no verdict. A run that was interrupted or ended
+    early has an error.
     """
     suite = ET.Element("testsuite", _head(run))
     properties = ET.SubElement(suite, "properties")
@@ -28,22 +31,23 @@ def junit_xml(run: TrialRun) -> str:
         ET.SubElement(properties, "property", {"name": name, "value": _text(value)})
     for finding in run.findings:
         suite.append(_case(run, finding))
-    if run.problem is not None:
-        _add_problem(suite, run, run.problem)
+    if (cut := _cut(run)) is not None:
+        _add_error(suite, run, *cut)
     root = ET.Element("testsuites", {"name": "llama-blackbox verify"})
     root.append(suite)
     ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return DECLARATION + ET.tostring(root, encoding="unicode") + "\n"
 
 
 def _head(run: TrialRun) -> dict[str, str]:
     said = [finding.conclusion for finding in run.findings]
+    errors = int(_cut(run) is not None)
     begun = datetime.fromtimestamp(run.started, timezone.utc)
     return {
         "name": _text(f"verify {run.method}: {run.subject.name}"),
-        "tests": str(len(said) + (run.problem is not None)),
+        "tests": str(len(said) + errors),
         "failures": str(said.count(AFFECTED)),
-        "errors": str(int(run.problem is not None)),
+        "errors": str(errors),
         "skipped": str(sum(each not in (AFFECTED, SOUND) for each in said)),
         "time": f"{run.seconds:.3f}",
         "timestamp": begun.strftime("%Y-%m-%dT%H:%M:%S"),
@@ -88,11 +92,18 @@ def _case(run: TrialRun, finding: Finding) -> ET.Element:
     return case
 
 
-def _add_problem(suite: ET.Element, run: TrialRun, problem: str) -> None:
+def _cut(run: TrialRun) -> tuple[str, str] | None:
+    """What kept the run from its end, as type and message; None when nothing did."""
+    if run.problem is not None:
+        return "ended-early", run.problem
+    return ("interrupted", INTERRUPTED) if run.interrupted else None
+
+
+def _add_error(suite: ET.Element, run: TrialRun, kind: str, message: str) -> None:
     case = ET.SubElement(
         suite, "testcase", {"classname": _text(f"verify.{run.method}"), "name": "the whole run"}
     )
-    ET.SubElement(case, "error", {"type": "ended-early", "message": _text(problem)})
+    ET.SubElement(case, "error", {"type": kind, "message": _text(message)})
 
 
 def _line(trial: Trial) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from analyzers.contracts.trials import Part
 from analyzers.errors import UserError
+from collector.lab.verify.writable import reason
 
 TRIALS = "trials.jsonl"
 SERVERS = "servers"
@@ -63,7 +64,7 @@ def _opened(folder: Path, stays: bool) -> Iterator[Kept]:
     try:
         descriptor = os.open(folder / TRIALS, flags, 0o644)
     except OSError as error:
-        raise _unusable(folder, f"cannot be written ({(error.strerror or 'error').lower()})") from None
+        raise _unusable(folder, f"cannot be written ({reason(error)})") from None
     try:
         yield Kept(folder, stays, descriptor)
     finally:
@@ -79,7 +80,7 @@ def _demanded(wanted: Path) -> Path:
     except FileExistsError:
         raise _unusable(wanted, "this is not a folder") from None
     except OSError as error:
-        raise _unusable(wanted, f"cannot be made ({(error.strerror or 'error').lower()})") from None
+        raise _unusable(wanted, f"cannot be made ({reason(error)})") from None
     for name in (TRIALS, SERVERS):
         if os.path.lexists(wanted / name):
             raise _unusable(wanted, f"there is a run in it already ({name})")

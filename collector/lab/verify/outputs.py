@@ -17,10 +17,16 @@ from analyzers.errors import UserError
 from collector.lab.reference.output import printable
 from collector.lab.verify.findings import exit_status
 from collector.lab.verify.keep import dumped
-from collector.lab.verify.options import Outputs
+from collector.lab.verify.options import STDOUT, Outputs
 from collector.lab.verify.progress import Voice
+from collector.lab.verify.writable import demand_file, demand_plain, reason, unwritable
 
 CELL_LENGTH = 300
+
+
+def printable_xml(text: str) -> str:
+    """XML that is the same to a parser, steers no terminal, and suits any encoding of standard output."""
+    return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 class EndedEarlyError(UserError):
@@ -32,31 +38,55 @@ class EndedEarlyError(UserError):
 
 def demand_writable(outputs: Outputs) -> None:
     """Raises UserError for an output that will not be writable: before minutes of trials, not after."""
-    for path in (outputs.junit, Path(outputs.json) if outputs.json and outputs.json != "-" else None):
-        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-            raise _unwritable(path, "its folder is missing or may not be written to")
-        if path is not None:
-            demand_plain(path)
+    _demand_one_each(outputs)
+    for name in outputs.files.values():
+        if name != STDOUT:
+            demand_file(Path(name))
     if outputs.reproducer is not None:
         from collector.lab.verify.reproducer import demand_new
 
         demand_new(outputs.reproducer)
+    if outputs.update_catalogue:
+        from collector.lab.verify.overlay import demand_updatable
+
+        demand_updatable()
 
 
-def demand_plain(path: Path) -> None:
-    """Raises UserError when ``path`` is there and is a link or no regular file."""
-    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
-        raise _unwritable(path, "this is a link, or no regular file")
+def _demand_one_each(outputs: Outputs) -> None:
+    """Two documents in one place would be none; a folder is no stream."""
+    seen: dict[str, str] = {}
+    for option, name in outputs.files.items():
+        if not name:
+            raise UserError("no file is named", where=option, remedy="name one; - is standard output")
+        place = name if name == STDOUT else os.path.abspath(name)
+        if place in seen:
+            raise UserError(
+                f"{seen[place]} goes there already",
+                where=f"{option} {printable(name)}",
+                remedy="give each a place of its own",
+            )
+        seen[place] = option
+    folders = {"--output": outputs.folder, "--reproducer": outputs.reproducer}
+    for option, folder in folders.items():
+        if folder is not None and str(folder) == STDOUT:
+            raise UserError("this is a folder, not a stream", where=f"{option} -", remedy="name a new folder")
+    if outputs.on_stdout and getattr(sys.stdout, "name", None) == os.devnull:  # as prepare_streams opens it
+        raise UserError("it is closed", where="standard output", remedy="give a file in place of -")
 
 
-def deliver(run: TrialRun, outputs: Outputs) -> int:
+def voice_for(outputs: Outputs) -> Voice:
+    """What is said besides the documents: on standard error where one of them is on standard output."""
+    return Voice(highlight=False, file=sys.stderr if outputs.on_stdout else sys.stdout)
+
+
+def deliver(run: TrialRun, outputs: Outputs, voice: Voice | None = None) -> int:
     """Print the findings, write what was asked for, and give the exit status.
 
     Every output is tried before the first that failed is raised as UserError, so that a full disk under
     one does not take the others. An interrupted run has no verdict: 130, whatever it found. Raises UserError
     for a run that ended early, unless it showed a defect before.
     """
-    voice = Voice(highlight=False, file=sys.stderr if outputs.json == "-" else sys.stdout)
+    voice = voice or voice_for(outputs)
     problems: list[UserError] = []
     for write_one in (lambda: print_findings(run, voice), *_writers(run, outputs, voice)):
         try:
@@ -80,12 +110,10 @@ def _status(run: TrialRun) -> int:
 
 
 def _writers(run: TrialRun, outputs: Outputs, voice: Voice) -> Iterator[Callable[[], None]]:
-    if outputs.json == "-":
-        yield lambda: _print_json(run)
-    elif outputs.json:
-        path = Path(outputs.json)
-        yield lambda: write(path, dumped(run, indent=2) + "\n")
-    if outputs.junit:
+    if outputs.json is not None:
+        json = outputs.json
+        yield lambda: put(json, dumped(run, indent=2) + "\n", printable_json)
+    if outputs.junit is not None:
         junit = outputs.junit
         yield lambda: _write_junit(run, junit)
     if outputs.reproducer:
@@ -95,15 +123,22 @@ def _writers(run: TrialRun, outputs: Outputs, voice: Voice) -> Iterator[Callable
         yield lambda: _update_overlay(run, voice)
 
 
-def _print_json(run: TrialRun) -> None:
+def put(name: str, text: str, shown: Callable[[str], str] = printable_xml) -> None:
+    """Write ``text`` into the file ``name``, or as ``shown`` makes it on standard output.
+
+    Raises UserError as ``write``, and for a standard output that cannot be written.
+    """
+    if name != STDOUT:
+        write(Path(name), text)
+        return
     with printing():
-        print(printable_json(dumped(run, indent=2)))
+        print(shown(text), end="")
 
 
-def _write_junit(run: TrialRun, path: Path) -> None:
+def _write_junit(run: TrialRun, name: str) -> None:
     from collector.lab.verify.junit import junit_xml
 
-    write(path, junit_xml(run))
+    put(name, junit_xml(run))
 
 
 def _write_reproducer(run: TrialRun, folder: Path, voice: Voice) -> None:
@@ -137,7 +172,7 @@ def print_findings(run: TrialRun, voice: Voice) -> None:
         voice.file.flush()
     except OSError as error:
         voice.give_up()
-        raise _unprintable((error.strerror or "error").lower()) from None
+        raise _unprintable(reason(error)) from None
     if voice.lost:
         raise _unprintable("no space left, or its reader went away")
 
@@ -166,7 +201,7 @@ def write(path: Path, text: str) -> None:
         demand_plain(path)
         _replace(path, text)
     except OSError as error:
-        raise _unwritable(path, f"cannot be written ({(error.strerror or 'error').lower()})") from None
+        raise unwritable(path, f"cannot be written ({reason(error)})") from None
 
 
 def _replace(path: Path, text: str) -> None:
@@ -186,7 +221,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def _unwritable(path: Path, why: str) -> UserError:
-    return UserError(why, where=str(path), remedy="name a file in a writable folder")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from analyzers.contracts.trials import AFFECTED, BAD, SOUND, Finding, TrialRun
 from analyzers.errors import UserError
 from collector.lab.reference.cache import exclusive, publish
 from collector.lab.reference.output import printable
+from collector.lab.verify.writable import demand_room, reason, unwritable
 
 HEAD = f"""# What `llama-blackbox verify … --update-catalogue` found on this machine. Entries are only ever
 # added; to take one back, delete its [[witness]] block.
@@ -22,6 +25,8 @@ schema = {SCHEMA}
 """
 STATUS = {AFFECTED: "affected", SOUND: "fixed"}
 WHERE = "the catalogue overlay"
+REMEDY = "free some space, or set XDG_DATA_HOME to a folder you may write to"
+RUN_BYTES = 16 << 10  # a witness has half a kilobyte, with every route there is six; a run adds a few
 
 
 def update_overlay(run: TrialRun) -> Path:
@@ -32,19 +37,52 @@ def update_overlay(run: TrialRun) -> Path:
     stayed open, add nothing. Raises UserError when the file there cannot be read (it is left as it is) or
     the new one cannot be written.
     """
-    path = overlay_path()
-    if path is None:
-        raise UserError("there is no home folder to keep it in", where=WHERE, remedy="set XDG_DATA_HOME")
+    path = _demanded_path()
     found = list(witnesses_of(run))
     try:
         _add(path, found)
     except OSError as error:
-        raise UserError(
-            f"cannot be written ({error.strerror})",
-            where=str(path),
-            remedy="free some space, or set XDG_DATA_HOME to a folder you may write to",
-        ) from None
+        raise unwritable(path, f"cannot be written ({reason(error)})", REMEDY) from None
     return path
+
+
+def demand_updatable() -> None:
+    """Raises UserError when the overlay could not be written, or not read back, as far as that can be told
+    before there is anything to write."""
+    path = _demanded_path()
+    demand_room(path.parent, REMEDY)
+    with suppress(FileNotFoundError):
+        _demand_lock(path)
+    if path.exists() or path.is_symlink():
+        read_overlay(path)
+        demand_room(path.resolve().parent, REMEDY)
+        if path.stat().st_size + RUN_BYTES > SIZE_LIMIT:
+            raise _full(path)
+
+
+def _demanded_path() -> Path:
+    path = overlay_path()
+    if path is None:
+        raise UserError("there is no home folder to keep it in", where=WHERE, remedy="set XDG_DATA_HOME")
+    return path
+
+
+def _demand_lock(path: Path) -> None:
+    lock = path.with_suffix(".lock")
+    try:
+        os.close(os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unwritable(lock, f"cannot be opened ({reason(error)})", "remove it") from None
+
+
+def _full(path: Path) -> UserError:
+    return UserError(
+        "is full",
+        where=str(path),
+        remedy="delete [[witness]] blocks you no longer need, or move the file away",
+    )
 
 
 def _add(path: Path, found: list[LocalWitness]) -> None:
@@ -56,11 +94,7 @@ def _add(path: Path, found: list[LocalWitness]) -> None:
         fresh = [witness for witness in found if witness not in known]
         new = old.rstrip("\n") + "\n" + "".join(map(block, fresh))
         if len(new.encode()) > SIZE_LIMIT:
-            raise UserError(
-                "is full",
-                where=str(path),
-                remedy="delete [[witness]] blocks you no longer need, or move the file away",
-            )
+            raise _full(path)
         if fresh or not there:
             publish(path.resolve() if there else path, lambda draft: _write(draft, new))
 

@@ -13,7 +13,9 @@ from analyzers.errors import UserError
 from collector.lab.reference.gguf import cached_model
 from collector.lab.reference.output import printable
 from collector.lab.verify import reproduce
+from collector.lab.verify.writable import demand_room, reason, unwritable
 
+REMEDY = "give a new folder to --reproducer"
 SCRIPT, MODEL = "reproduce.py", reproduce.MODEL
 SOURCE = Path(__file__).with_name(SCRIPT)
 # The lines of the script that are filled in, as they stand in it.
@@ -45,10 +47,11 @@ def write_reproducer(run: TrialRun, folder: Path) -> list[Path]:
 def demand_new(folder: Path) -> None:
     """Raises UserError when the reproducer could not be written into ``folder``."""
     if os.path.lexists(folder) and not folder.is_dir():
-        raise _unwritable(folder, "this is not a folder")
+        raise unwritable(folder, "this is not a folder", REMEDY)
     for name in (SCRIPT, MODEL):
         if os.path.lexists(folder / name):
-            raise _unwritable(folder / name, "there is something already")
+            raise unwritable(folder / name, "there is something already", REMEDY)
+    demand_room(folder, REMEDY)
 
 
 def shown_defects(run: TrialRun) -> list[str]:
@@ -88,17 +91,13 @@ def _create(path: Path, fill: Callable[[BinaryIO], object]) -> Path:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o666)
     except FileExistsError:
-        raise _unwritable(path, "there is something already") from None
+        raise unwritable(path, "there is something already", REMEDY) from None
     except OSError as error:
-        raise _unwritable(path, f"cannot be written ({(error.strerror or 'error').lower()})") from None
+        raise unwritable(path, f"cannot be written ({reason(error)})", REMEDY) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             fill(file)
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise _unwritable(path, f"cannot be written ({(error.strerror or 'error').lower()})") from None
+        raise unwritable(path, f"cannot be written ({reason(error)})", REMEDY) from None
     return path
-
-
-def _unwritable(path: Path, why: str) -> UserError:
-    return UserError(why, where=str(path), remedy="give a new folder to --reproducer")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -25,9 +23,9 @@ from collector.lab.verify.host import host_facts
 from collector.lab.verify.judge import oom_kills, settled
 from collector.lab.verify.keep import TRIALS, Kept, dumped, kept
 from collector.lab.verify.options import Outputs
-from collector.lab.verify.outputs import demand_writable
-from collector.lab.verify.progress import Progress, Voice
-from collector.lab.verify.subject import Chosen, Say, Wanted, choose, explained
+from collector.lab.verify.outputs import demand_writable, voice_for
+from collector.lab.verify.progress import Progress
+from collector.lab.verify.subject import Chosen, Say, Wanted, choose, explained, named
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -104,7 +102,7 @@ def run(
     it is when the surroundings fail after the first trial (``problem``). Raises UserError when the subject
     cannot be used or no trial could be finished, KeyboardInterrupt before the first trial began.
     """
-    voice = Voice(highlight=False, file=sys.stderr if outputs.json == "-" else sys.stdout)
+    voice = voice_for(outputs)
     started = time.time()
     demand_writable(outputs)
     with ExitStack() as stack:
@@ -116,13 +114,13 @@ def run(
         voice.tell(f"verify {method}: {chosen.subject.name}", style="bold")
         with ReferenceServer(folder.servers) as lab:
             bench = Bench(lab, chosen, session.say, random.Random(seed))  # noqa: S311 - repeatable, not secret
-            _collect(session, carry_out(bench), chosen.spec.model)
+            _collect(session, carry_out(bench), chosen)
             finished()
         _say_what_is_kept(session)
         return _record(session, chosen, conclude)
 
 
-def _collect(session: Session, trials: Iterator[Trial], model: Path) -> None:
+def _collect(session: Session, trials: Iterator[Trial], chosen: Chosen) -> None:
     try:
         for trial in trials:
             session.keep(trial)
@@ -130,15 +128,15 @@ def _collect(session: Session, trials: Iterator[Trial], model: Path) -> None:
         session.interrupted = True
         session.say(f"interrupted; {len(session.trials)} finished trials are kept")
     except (UserError, OSError) as error:
-        session.problem = _problem(error, model)
+        session.problem = _problem(error, chosen)
         if not session.trials:
             raise session.problem from None
         session.say(f"ended early after {len(session.trials)} finished trials: {session.problem}")
 
 
-def _problem(error: UserError | OSError, model: Path) -> UserError:
+def _problem(error: UserError | OSError, chosen: Chosen) -> UserError:
     if isinstance(error, UserError):
-        return explained(error, model)
+        return named(explained(error, chosen.spec.model), chosen)
     return UserError(
         f"the run cannot go on ({(error.strerror or type(error).__name__).lower()})",
         where=str(error.filename or TRIALS),

@@ -123,6 +123,19 @@ def explained(error: UserError, model: Path | None = None) -> UserError:
     return error
 
 
+def named(error: UserError, chosen: Chosen) -> UserError:
+    """``error``, said of a wheel's server by its own name, not by the interpreter that hosts it."""
+    if chosen.spec.python is None or error.where != str(chosen.spec.python):
+        return error
+    return UserError(error.what, where=chosen.subject.name, remedy=error.remedy)
+
+
+def no_sleep_mode(name: str) -> UserError:
+    """What is said of the build called ``name``, of which nothing can be tried."""
+    _, what, remedy = FAILED_STARTS[0]
+    return UserError(what, where=name, remedy=remedy)
+
+
 def _reference(wanted: Wanted, model: Path, say: Say) -> Chosen:
     from collector.lab.native.build import Recipe, prepare_build
 

@@ -11,6 +11,7 @@ from analyzers.contracts.trials import (
     EXIT_INCONCLUSIVE,
     EXIT_INTERRUPTED,
     EXIT_SOUND,
+    EXIT_UNUSABLE,
     Subject,
     TrialRun,
 )
@@ -74,7 +75,7 @@ def read(path):
 def test_a_sound_build_writes_matrix_and_picture_and_returns_0(runs, tmp_path):
     runs([trial()])
 
-    status = cli.routes(json=str(tmp_path / "m.json"), picture=tmp_path / "m.svg")
+    status = cli.routes(json=str(tmp_path / "m.json"), picture=str(tmp_path / "m.svg"))
 
     assert status == EXIT_SOUND
     assert [build.subject.build for build in read(tmp_path / "m.json").builds] == [11549]
@@ -134,11 +135,112 @@ def test_an_interrupted_build_is_written_and_ends_the_run(runs, tmp_path):
     assert read(tmp_path / "m.json").builds[0].interrupted
 
 
-def test_a_build_without_sleep_mode_is_sound_and_says_so(runs, tmp_path):
+def test_a_build_without_sleep_mode_is_unusable_and_named_by_its_version(runs, tmp_path):
     runs([], sleeps=False)
 
-    assert cli.routes(json=str(tmp_path / "m.json")) == EXIT_SOUND
+    with pytest.raises(UserError, match=r"^2026.10.11549: this server has no sleep mode") as caught:
+        cli.routes(json=str(tmp_path / "m.json"), junit=str(tmp_path / "m.xml"))
+
+    assert caught.value.status == EXIT_UNUSABLE
     assert read(tmp_path / "m.json").builds[0].sleeps is False
+
+
+def test_beside_a_build_with_a_defect_one_without_sleep_mode_does_not_count(runs, monkeypatch):
+    made = runs([], [trial(promise="broken", wakes=True)], sleeps=False)
+
+    def run(*given, **more):
+        done = made(*given, **more)
+        made.sleeps = True
+        return done
+
+    monkeypatch.setattr(cli, "run", run)
+    assert cli.routes(version=["2026.9.11063", "2026.10.11549"]) == EXIT_DEFECT
+
+
+def test_every_output_of_every_build_is_looked_at_before_the_first_one(runs, tmp_path):
+    made = runs([trial()], [trial()])
+    (tmp_path / "m-2.xml").mkdir()
+
+    with pytest.raises(UserError, match=r"m-2\.xml"):
+        cli.routes(version=["2026.9.11063", "2026.10.11549"], junit=str(tmp_path / "m.xml"))
+
+    assert made.asked == []
+
+
+@pytest.mark.parametrize("option", ["picture", "json", "junit"])
+def test_each_document_may_stand_alone_on_standard_output(runs, capsys, option):
+    runs([trial()])
+
+    assert cli.routes(**{option: "-"}) == EXIT_SOUND
+
+    printed = capsys.readouterr()
+    begins = {"picture": "<svg", "json": "{", "junit": "<?xml"}
+    assert printed.out.startswith(begins[option])
+    assert "polling" in printed.err
+    assert "ANSWERS" in printed.err
+
+
+TARGET = {"target": "http://127.0.0.1:1", "touch_host": "127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"junit": "x.xml"},
+        {"output": Path("x")},
+        {"reproducer": Path("x")},
+        {"update_catalogue": True},
+        {"state": ["asleep"]},
+        {"sample": 3},
+        {"seed": 3},
+        {"version": ["2026.9.11063"]},
+        {"server_bin": [Path("x")]},
+        {"build": [11368]},
+        {"fix": "count-requests"},
+        {"asan": True},
+        {"model": Path("x")},
+    ],
+)
+def test_what_a_running_server_cannot_follow_is_refused_and_named(runs, monkeypatch, given):
+    asked = []
+    monkeypatch.setattr(cli.foreign, "find", lambda *_: asked.append(1))
+
+    (name,) = given
+    with pytest.raises(
+        UserError, match=f"--{name.replace('_', '-')} is for servers that the verifier starts"
+    ):
+        cli.routes(**TARGET, **given)
+
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "given", [{"touch_host": "127.0.0.1"}, {"all_routes": True}, {"api_key_file": Path("x")}]
+)
+def test_what_belongs_to_a_running_server_is_refused_without_one(runs, given):
+    made = runs()
+
+    with pytest.raises(UserError, match="belongs to --target"):
+        cli.routes(**given)
+
+    assert made.asked == []
+
+
+@pytest.mark.parametrize("route", [["/tokenize"], ["GET /health", "POST /completion"], ["/slots"]])
+def test_a_named_route_that_would_disturb_a_running_server_is_refused_not_left_out(monkeypatch, route):
+    monkeypatch.setattr(cli.foreign, "find", lambda *_: pytest.fail("it was asked"))
+
+    with pytest.raises(UserError, match="--all-routes"):
+        cli.routes(**TARGET, route=route)
+
+
+def test_standard_output_takes_the_junit_of_one_build_only(runs):
+    made = runs()
+
+    with pytest.raises(UserError, match="2 builds make 2 documents"):
+        cli.routes(version=["2026.9.11063", "2026.10.11549"], junit="-")
+
+    assert made.asked == []
 
 
 def test_chosen_routes_and_states_reach_the_survey(runs, monkeypatch):
@@ -205,6 +307,8 @@ def test_without_a_subject_the_newest_wheel_at_hand_is_asked():
         ([0, EXIT_INCONCLUSIVE], EXIT_INCONCLUSIVE),
         ([EXIT_INCONCLUSIVE, EXIT_DEFECT, 0], EXIT_DEFECT),
         ([EXIT_DEFECT, EXIT_INTERRUPTED], EXIT_INTERRUPTED),
+        ([EXIT_UNUSABLE, EXIT_INCONCLUSIVE, 0], EXIT_UNUSABLE),
+        ([EXIT_UNUSABLE, EXIT_DEFECT], EXIT_DEFECT),
     ],
 )
 def test_the_worst_status_wins(statuses, status):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trial_builder import a_run, finding, judged, made
 
-from analyzers.contracts.trials import CRASHED, Subject, Trial, TrialRun
+from analyzers.contracts.trials import CRASHED, Finding, Subject, Trial, TrialRun
 from collector.lab.verify.junit import junit_xml
 
 
@@ -58,6 +58,20 @@ def test_a_run_that_ended_early_is_an_error_and_an_interrupted_one_says_so() -> 
     assert (suite.get("errors"), suite.get("tests")) == ("1", "2")
     assert [each.get("message") for each in suite.iter("error")] == ["the disk is full"]
     assert any(each.get("name") == "interrupted" for each in suite.iter("property"))
+
+
+@pytest.mark.parametrize("findings", [(), (finding("D2", "inconclusive"),), (finding("D2"),)])
+def test_an_interrupted_run_is_an_error_whatever_it_found(findings: tuple[Finding, ...]) -> None:
+    suite = suite_of(a_run(*findings, interrupted=True))
+    assert (suite.get("errors"), suite.get("tests")) == ("1", str(len(findings) + 1))
+    (error,) = suite.iter("error")
+    assert (error.get("type"), "no verdict" in str(error.get("message"))) == ("interrupted", True)
+    assert len(suite.findall("testcase")) == len(findings) + 1
+
+
+def test_the_declared_encoding_is_not_the_locale_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("locale.getpreferredencoding", lambda *_: "ANSI_X3.4-1968")
+    assert junit_xml(a_run()).startswith('<?xml version="1.0" encoding="utf-8"?>')
 
 
 def test_an_unknown_conclusion_of_a_newer_writer_is_no_success() -> None:

@@ -158,7 +158,7 @@ def test_a_write_that_fails_leaves_the_old_one(home: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(UserError, match="No space left"):
+    with pytest.raises(UserError, match="no space left"):
         update_overlay(run(finding("D3")))
     assert home.read_bytes() == before
 

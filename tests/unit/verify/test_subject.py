@@ -9,8 +9,9 @@ import pytest
 
 from analyzers.contracts.trials import Subject
 from analyzers.errors import UserError
+from collector.lab.reference.spec import ServerSpec
 from collector.lab.verify import subject
-from collector.lab.verify.subject import Wanted, choose, demanded_model, explained
+from collector.lab.verify.subject import Chosen, Wanted, choose, demanded_model, explained, named
 
 
 def silent(_: str) -> None:
@@ -140,3 +141,15 @@ def test_a_server_killed_while_it_started_is_no_fault_of_its_own(number: str) ->
 def test_what_is_not_understood_is_left_as_it_is(said: str) -> None:
     error = stopped(said)
     assert explained(error) is error
+
+
+def test_a_wheel_s_server_is_called_by_its_name_and_a_binary_by_its_path(tmp_path: Path) -> None:
+    # GIVEN what a server that did not come up is said to have done
+    model, program = tmp_path / "m.gguf", tmp_path / "bin" / "python"
+    failed = UserError("the server ended with status 2", where=str(program), remedy="look")
+    known = Subject(kind="hosted", name="xllamacpp 0.2.7")
+    # WHEN THEN
+    assert named(failed, Chosen(known, ServerSpec(model, python=program))).where == "xllamacpp 0.2.7"
+    assert named(failed, Chosen(known, ServerSpec(model, binary=program))).where == str(program)
+    other = UserError("no model file", where=str(model), remedy="give one")
+    assert named(other, Chosen(known, ServerSpec(model, python=program))) is other

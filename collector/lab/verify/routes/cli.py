@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -13,22 +11,35 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from analyzers.cli.output import printable_json
 from analyzers.contracts.routes import BROKEN, KEPT, STATES, RouteBuild, RouteMatrix, RouteTrial, matrix_json
-from analyzers.contracts.trials import EXIT_DEFECT, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_SOUND, TrialRun
+from analyzers.contracts.trials import (
+    EXIT_DEFECT,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_SOUND,
+    EXIT_UNUSABLE,
+    TrialRun,
+)
 from analyzers.errors import UserError
 from analyzers.render.matrix import matrix_svg, print_matrix
 from analyzers.version import __version__
 from collector.lab.reference.output import printable
 from collector.lab.verify import options, outputs
 from collector.lab.verify.consent import consented
-from collector.lab.verify.progress import Voice
 from collector.lab.verify.routes import foreign
 from collector.lab.verify.routes.collect import build_of, matrix_of
 from collector.lab.verify.routes.conclude import conclude
+from collector.lab.verify.routes.fitting import (
+    demand_allowed,
+    demand_ours,
+    demand_single_stream,
+    demand_theirs,
+)
 from collector.lab.verify.routes.survey import Survey
 from collector.lab.verify.routes.table import Route, chosen_routes
 from collector.lab.verify.session import run
-from collector.lab.verify.subject import Wanted
+from collector.lab.verify.subject import Wanted, no_sleep_mode
 
 API_KEY_LIMIT = 4096
 
@@ -48,7 +59,9 @@ States = Annotated[list[str] | None, typer.Option("--state", help="only this sta
 Sample = Annotated[
     int | None, typer.Option("--sample", min=1, help="only so many requests, drawn by the seed")
 ]
-Picture = Annotated[Path | None, typer.Option("--picture", help="write the matrix as an SVG picture")]
+Picture = Annotated[
+    str | None, typer.Option("--picture", help="write the matrix as an SVG picture; - is standard output")
+]
 TargetUrl = Annotated[
     str | None, typer.Option("--target", help="ask a running server, as it is found; needs --touch-host")
 ]
@@ -71,7 +84,6 @@ class Choice:
     states: tuple[str, ...]
     sample: int | None
     seed: int
-    picture: Path | None
     outputs: options.Outputs
 
 
@@ -93,24 +105,30 @@ def routes(
     json: options.Json = None,
     picture: Picture = None,
     junit: options.Junit = None,
+    reproducer: options.Reproducer = None,
     output: options.Output = None,
     update_catalogue: options.UpdateCatalogue = False,
 ) -> int:
     """Ask every route in every state: does it answer, wake the server, keep it awake, crash it?
 
     Exit status: 0 every promise kept and every answer right, 1 a defect or a broken promise, 2 server or
-    command line unusable, 125 inconclusive.
+    command line unusable (a build without sleep mode too), 125 inconclusive: with --target, nothing that is
+    promised was seen, or the server stopped answering.
     """
-    places = options.Outputs(json, junit, None, output, update_catalogue)
-    choice = Choice(_routes(route), _states(state), sample, seed, picture, places)
-    if target is None and touch_host is not None:
-        raise UserError(
-            "--touch-host names the host of a --target, and there is none",
-            where="verify routes",
-            remedy="add --target URL, or leave it out to test a server of our own",
-        )
+    places = options.Outputs(json, junit, reproducer, output, update_catalogue, picture)
+    choice = Choice(_routes(route), _states(state), sample, seed, places)
     if target is not None:
-        return _foreign(target, touch_host, all_routes, api_key_file, choice)
+        own: dict[str, object] = {
+            "--version": version,
+            "--server-bin": server_bin,
+            "--build": build,
+            "--fix": fix,
+        }
+        own |= {"--asan": asan, "--model": model, "--state": state, "--sample": sample, "--seed": seed}
+        own |= {"--junit": junit, "--reproducer": reproducer, "--output": output}
+        demand_theirs({**own, "--update-catalogue": update_catalogue})
+        return _foreign(target, touch_host, all_routes, api_key_file, bool(route), choice)
+    demand_ours({"--touch-host": touch_host, "--all-routes": all_routes, "--api-key-file": api_key_file})
     subjects = wanted(version, server_bin, build, Wanted(fix=fix, asan=asan, model=model))
     return _own(subjects, choice)
 
@@ -152,24 +170,31 @@ def _states(names: list[str] | None) -> tuple[str, ...]:
 
 def _own(subjects: list[Wanted], choice: Choice) -> int:
     """Survey the subjects one after the other; what is finished is written even when a later one fails."""
+    numbers = range(len(subjects)) if len(subjects) > 1 else (None,)
+    demand_single_stream(choice.outputs, len(subjects))
+    for number in numbers:
+        outputs.demand_writable(numbered(choice.outputs, number))
     builds: list[RouteBuild] = []
     statuses: list[int] = []
     last: TrialRun | None = None
     try:
-        for number, subject in enumerate(subjects):
-            last, built = _survey(subject, choice, number if len(subjects) > 1 else None)
+        for number, subject in zip(numbers, subjects, strict=True):
+            last, built = _survey(subject, choice, number)
             builds.append(built)
-            statuses.append(_deliver(last, built, choice, number if len(subjects) > 1 else None))
+            statuses.append(_deliver(last, built, choice, number))
             if last.interrupted:
                 break
     finally:
         if last is not None:
             deliver_matrix(matrix_of(builds, last), choice)
-    return worst(statuses)
+    status = worst(statuses)
+    if status == EXIT_UNUSABLE:
+        raise no_sleep_mode(", ".join(built.subject.name for built in builds if not built.sleeps))
+    return status
 
 
 def _survey(subject: Wanted, choice: Choice, number: int | None) -> tuple[TrialRun, RouteBuild]:
-    places = _numbered(choice.outputs, number)
+    places = numbered(choice.outputs, number)
     survey = Survey(
         choice.routes,
         choice.states,
@@ -186,65 +211,61 @@ def _deliver(finished: TrialRun, built: RouteBuild, choice: Choice, number: int 
     """Findings, JUnit and overlay of one build; the matrix stands for --json. A build that has no sleep mode
     cannot have its defects."""
     if not built.sleeps:
-        return EXIT_SOUND
-    places = replace(_numbered(choice.outputs, number), json=None)
-    aside = sys.stderr if choice.outputs.json == "-" else sys.stdout
-    with redirect_stdout(aside):
-        return outputs.deliver(finished, places)
+        return EXIT_UNUSABLE
+    places = replace(numbered(choice.outputs, number), json=None)
+    return outputs.deliver(finished, places, outputs.voice_for(choice.outputs))
 
 
-def _voice(choice: Choice) -> Voice:
-    return Voice(highlight=False, file=sys.stderr if choice.outputs.json == "-" else sys.stdout)
-
-
-def _numbered(places: options.Outputs, number: int | None) -> options.Outputs:
-    """With several subjects, each has its own folder and JUnit file: NAME-1, NAME-2 …"""
+def numbered(places: options.Outputs, number: int | None) -> options.Outputs:
+    """With several subjects, each has its own folders and JUnit file: NAME-1, NAME-2 …"""
     if number is None:
         return places
-    folder = places.folder / f"build-{number + 1}" if places.folder else None
-    junit = (
-        places.junit.with_name(f"{places.junit.stem}-{number + 1}{places.junit.suffix}")
-        if places.junit
-        else None
-    )
-    return replace(places, folder=folder, junit=junit)
+    name = f"build-{number + 1}"
+    folder, reproducer = (each and each / name for each in (places.folder, places.reproducer))
+    junit = places.junit
+    if junit:
+        path = Path(junit)
+        junit = str(path.with_name(f"{path.stem}-{number + 1}{path.suffix}"))
+    return replace(places, folder=folder, junit=junit, reproducer=reproducer)
 
 
 def deliver_matrix(matrix: RouteMatrix, choice: Choice) -> None:
     """The table on the terminal, the document and the picture where they were asked for."""
-    text = matrix_json(matrix)
-    voice = _voice(choice)
+    voice = outputs.voice_for(choice.outputs)
     print_matrix(matrix, Console(file=voice.file, highlight=False))
-    if choice.outputs.json == "-":
-        print(text, end="")
-    elif choice.outputs.json:
-        outputs.write(Path(choice.outputs.json), text)
-    if choice.picture:
-        outputs.write(choice.picture, matrix_svg(matrix))
+    if choice.outputs.json:
+        outputs.put(choice.outputs.json, matrix_json(matrix), printable_json)
+    if choice.outputs.picture:
+        outputs.put(choice.outputs.picture, matrix_svg(matrix))
 
 
 def worst(statuses: Sequence[int]) -> int:
-    """A defect outranks what stayed open, and an interruption both: it has no verdict."""
-    for status in (EXIT_INTERRUPTED, EXIT_DEFECT, EXIT_INCONCLUSIVE):
+    """A defect outranks what cannot be tried or stayed open, and an interruption all: it has no verdict."""
+    for status in (EXIT_INTERRUPTED, EXIT_DEFECT, EXIT_UNUSABLE, EXIT_INCONCLUSIVE):
         if status in statuses:
             return status
     return EXIT_SOUND
 
 
 def _foreign(
-    url: str, touch_host: str | None, all_routes: bool, key_file: Path | None, choice: Choice
+    url: str, touch_host: str | None, all_routes: bool, key_file: Path | None, named: bool, choice: Choice
 ) -> int:
-    """A running server: harmless calls in the state it is found in, unless all are asked for."""
+    """A running server: harmless calls in the state it is found in, unless all are asked for. ``named``: the
+    routes are those that the user named."""
     target = consented(url, touch_host)
+    left = foreign.allowed(choice.routes, all_routes)
+    if named:
+        demand_allowed(choice.routes, left)
+    outputs.demand_writable(choice.outputs)
     started = time.time()
     ask = foreign.asker(target, _api_key(key_file))
     found = foreign.find(target, ask)
-    voice = _voice(choice)
+    voice = outputs.voice_for(choice.outputs)
     voice.tell(f"{target.name}: {found.name}, {'asleep' if found.sleeping else 'awake'}")
     trials: list[RouteTrial] = []
     interrupted = False
     try:
-        for trial in foreign.survey(ask, found, foreign.allowed(choice.routes, all_routes)):
+        for trial in foreign.survey(ask, found, left):
             trials.append(trial)
             voice.tell(f"  {trial.state} {trial.route}: {trial.status or trial.outcome}")
     except KeyboardInterrupt:

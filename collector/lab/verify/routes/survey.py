@@ -92,12 +92,12 @@ class Survey:
 
     def _states(self, bench: Bench, spec: ServerSpec) -> Iterator[RouteTrial]:
         workshop = Workshop(self.promise, self.widths, self.keep)
-        bench.say(f"asking {len(self.routes)} routes twice on an awake server")
+        bench.say(f"asking {counted(len(self.routes), 'route')} twice on an awake server")
         awake = baselines(bench.lab, spec, self.routes)
         present = tuple(route for route in self.routes if not awake[route.name].absent)
         yield from (_absent(route, awake[route.name]) for route in self.routes if route not in present)
         jobs = self._jobs(present, bench)
-        bench.say(f"{len(present)} of them are there; {len(jobs)} requests to send")
+        bench.say(f"{len(present)} of {len(self.routes)} there; {counted(len(jobs), 'request')} to send")
         for group in GROUPS:
             own = [job for job in jobs if job.state in group.states]
             if own:
@@ -133,6 +133,10 @@ class Survey:
     def _seats(self, bench: Bench, spec: ServerSpec, awake: dict[str, Baseline], lanes: int) -> list[Seat]:
         stop, starting = Event(), Lock()
         return [Seat(bench.lab, spec, stop, starting, awake=awake) for _ in range(lanes)]
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _absent(route: Route, awake: Baseline) -> RouteTrial:

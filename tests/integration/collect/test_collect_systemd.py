@@ -20,6 +20,10 @@ pytestmark = [pytest.mark.real, pytest.mark.full, needs_boot]
 COMMAND = str(Path(sys.executable).with_name("llama-blackbox"))
 PORT = 18_080
 KEY = "sk-of-the-unit-0123456789"
+FILED = "hf_OfTheUnitsFile0123456789"  # in its environment file
+ARGUED = "sk-of-the-command-line-0123456789"
+PROMPT = "quizzical zeppelin marmalade"  # in the request that killed it, so in the core
+SECRETS = (KEY, FILED, ARGUED, PROMPT, "zeppelin")
 DEADLINE = 60.0
 ASK = f"""
 import json, sys, urllib.request
@@ -30,18 +34,20 @@ try:
 except OSError as error:
     print("none", error)
 """
-COUNT = json.dumps({"messages": [{"role": "user", "content": "two words"}]})
+COUNT = json.dumps({"messages": [{"role": "user", "content": PROMPT}]})
 
 
 def unit() -> str:
     """A unit as an operator writes one. The plain core_pattern leaves the core in its working folder."""
     spec = ServerSpec(cached_model(), python=prepare(STALE_CAPTURE_VERSION), idle_seconds=1)
-    words = " ".join(f"'{word}'" for word in command(spec, PORT))
+    # The script reads its first argument only; the others stand on the command line as a key does.
+    words = " ".join(f"'{word}'" for word in (*command(spec, PORT), "--api-key", ARGUED))
     variables = "\n".join(f"Environment={name}={value}" for name, value in POISON.items())
     return f"""[Service]
 ExecStart={words}
 {variables}
 Environment=LLAMA_API_KEY={KEY}
+EnvironmentFile=/etc/llama.env
 WorkingDirectory=/srv
 LimitCORE=infinity
 Restart=on-failure
@@ -54,7 +60,8 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
     """A host whose unit died of D1 once and runs again."""
     if Path("/proc/sys/kernel/core_pattern").read_text().strip() != "core":
         pytest.skip("core_pattern is not a plain relative path")
-    with booted(tmp_path_factory.mktemp("system"), {"etc/systemd/system/llama.service": unit()}) as host:
+    files = {"etc/systemd/system/llama.service": unit(), "etc/llama.env": f"HF_TOKEN={FILED}\n"}
+    with booted(tmp_path_factory.mktemp("system"), files) as host:
         assert host.run("systemctl", "start", "llama").returncode == 0
         until(host, lambda: '"is_sleeping":true' in asked(host, "/props").replace(" ", ""))
         first = main_pid(host)
@@ -88,6 +95,15 @@ def report(host: Booted, *words: str) -> Report:
     return Report.from_json(ran.stdout)
 
 
+def planted(host: Booted, bundle: str) -> list[str]:
+    """Which of the secrets stand in any file of the bundle."""
+    host.run("rm", "-rf", "/tmp/open")
+    host.run("mkdir", "/tmp/open")
+    assert host.run("tar", "--zstd", "-C", "/tmp/open", "-xf", bundle).returncode == 0
+    assert host.run("find", "/tmp/open", "-type", "f").stdout.count("\n") > 5
+    return [word for word in SECRETS if host.run("grep", "-rqa", word, "/tmp/open").returncode == 0]
+
+
 @pytest.mark.parametrize(
     "words", [("--unit", "llama"), ("--since", "1h", "--unit", "llama"), ("--boot", "0", "--unit", "llama")]
 )
@@ -102,10 +118,12 @@ def test_collect_carries_it_away_without_the_key(system: Booted) -> None:
     assert ran.returncode == 0, ran.stderr
     found = report(system, "/srv/death.tar.zst")
     assert (found.verdict.class_, found.verdict.defect) == ("SEGV-UAF-SLEEP", "D1")
-    system.run("mkdir", "/srv/open")
-    assert system.run("tar", "--zstd", "-C", "/srv/open", "-xf", "/srv/death.tar.zst").returncode == 0
-    assert system.run("grep", "-r", KEY, "/srv/open").stdout == ""
-    unit_text = system.run("cat", "/srv/open/context/unit.txt").stdout
+    # AND what was planted in the unit, its file, the command line and the request is in none of its files,
+    # though the core holds it all
+    for word in (KEY, FILED, ARGUED, PROMPT):
+        assert system.run("grep", "-rqa", word, "/srv").returncode == 0
+    assert planted(system, "/srv/death.tar.zst") == []
+    unit_text = system.run("cat", "/tmp/open/context/unit.txt").stdout
     assert "NRestarts=1" in unit_text
     assert "LimitCORE=infinity" in unit_text
 
@@ -116,6 +134,7 @@ def test_the_restarted_server_is_looked_at_by_its_units_name(system: Booted) -> 
     )
     assert ran.returncode == 0, ran.stderr
     found = report(system, "/srv/live.tar.zst")
+    assert planted(system, "/srv/live.tar.zst") == []
     assert found.verdict.class_ == "NO-FAULT"
     assert found.process.pid == main_pid(system)
 

@@ -92,6 +92,22 @@ class LoopFact:
     sleeping: bool | None = None
     stop_sleeping_requested: bool | None = None
     time_last_task_ms: int | None = None
+    owner: int | None = None  # thread that holds the queue's mutex, 0 for none; None: the memory was not read
+
+
+@dataclass(frozen=True)
+class PointerFact:
+    """What the pointer that the faulting instruction followed looks like; says nothing about whose it was.
+
+    ``way``: freed-fill | fresh-fill | repeated-byte | unmapped | non-canonical (analyzers.core.provenance).
+    """
+
+    KIND: ClassVar[str] = "pointer"
+    register: str = ""
+    value: int | None = None
+    way: str = ""
+    fill: int | None = None
+    tid: int | None = None
 
 
 @dataclass(frozen=True)
@@ -277,6 +293,7 @@ Fact = (
     CoreFact
     | StackFact
     | LoopFact
+    | PointerFact
     | KernelFact
     | LogFact
     | AbortFact
@@ -298,6 +315,7 @@ FACT_TYPES: dict[str, type[Any]] = {
         CoreFact,
         StackFact,
         LoopFact,
+        PointerFact,
         KernelFact,
         LogFact,
         AbortFact,

@@ -6,10 +6,11 @@ import signal
 from collections.abc import Callable
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import CoreFact, LoopFact, to_evidence
+from analyzers.contracts.facts import CoreFact, LoopFact, PointerFact, to_evidence
 from analyzers.core.buildid import find_executable
 from analyzers.core.files import plain
 from analyzers.core.model import Core, Segment
+from analyzers.errors import UserError
 
 # Linux called an access a stack access while it was within 64 KB and 256 bytes below the stack pointer
 # (arch/x86/mm/fault.c before 4.20, for the instruction `enter`); large frames touch their far end first.
@@ -44,6 +45,31 @@ def loop_evidence(core: Core, fact: LoopFact, name: str, next_id: Callable[[], s
         trust=Trust.KERNEL,
         incarnation=Incarnation(pid=core.pid),
     )
+
+
+def pointer_evidence(core: Core, name: str, next_id: Callable[[], str]) -> list[Evidence]:
+    """What the pointer that the faulting instruction followed says, where anything; at most one."""
+    from analyzers.core.memory import Memory
+    from analyzers.core.provenance import provenance
+    from analyzers.core.text import Text
+
+    try:
+        with Memory(core) as memory, Text(core, memory) as text:
+            found = provenance(core, text)
+    except UserError:  # the core went away: one witness less
+        return []
+    if found is None or core.crashed is None:
+        return []
+    fact = PointerFact(found.register, found.value, found.way, found.fill, core.crashed.tid)
+    made = to_evidence(
+        fact,
+        id=next_id(),
+        source=f"{plain(name)}: faulting instruction",
+        text=found.text,
+        trust=Trust.KERNEL,
+        incarnation=Incarnation(pid=core.pid),
+    )
+    return [made]
 
 
 def core_fact(core: Core) -> CoreFact:

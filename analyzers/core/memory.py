@@ -22,6 +22,7 @@ class Memory:
 
     def __init__(self, core: Core) -> None:
         self._path = core.path
+        self._writable = [segment for segment in core.segments if segment.writable]
         held = [segment for segment in core.segments if segment.file_size > 0]
         self._segments = sorted(held, key=lambda segment: segment.address)
         self._starts = [segment.address for segment in self._segments]
@@ -44,6 +45,14 @@ class Memory:
             return None
         segment = self._segments[index]
         return segment if address < segment.address + segment.file_size else None
+
+    def known(self, address: int) -> bool:
+        """The process had writable memory at ``address``, dumped or not."""
+        return any(row.address <= address < row.address + row.size for row in self._writable)
+
+    def left_out(self, address: int) -> bool:
+        """The process had writable memory at ``address`` which the core does not hold."""
+        return self.known(address) and self.segment_at(address) is None
 
     def read(self, address: int, size: int) -> bytes:
         """Up to ``size`` bytes at ``address``, from one segment; empty where the core lacks them."""

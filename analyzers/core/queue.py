@@ -138,6 +138,13 @@ def _is_deque(memory: Memory, data: bytes, at: int) -> bool:
     if not start[2] - start[1] == finish[2] - finish[1] <= DEQUE_MAX_NODE:
         return False
     return all(
-        first <= current < last and memory.word(node) == first
+        first <= current < last and _points_to(memory, node, first)
         for current, first, last, node in (start, finish)
     )
+
+
+def _points_to(memory: Memory, node: int, first: int) -> bool:
+    """The map's entry names the node. A core that holds the queue's own page alone lacks the map: then it is
+    enough that both stand in writable memory of the process which was not dumped."""
+    word = memory.word(node)
+    return word == first if word is not None else memory.left_out(node) and memory.known(first)

@@ -25,6 +25,7 @@ from analyzers.stacks.command import (
     eu_stack,
 )
 from analyzers.stacks.loosened import loose_gap
+from analyzers.stacks.trust import REGISTER
 
 __all__ = ["DEEP_FRAMES", "FIRST_FRAMES", "EuStacks", "parse_eu_stack", "read_stacks", "run_on"]
 
@@ -32,6 +33,7 @@ NO_TOOL = "stacks of all threads"  # the gap of a host without it
 INSTALL = "apt-get install --no-install-recommends elfutils"
 ENDS = ("clone", "clone3", "__clone", "__clone3", "_start", "main", "__libc_start_main")
 
+LOST = "lost"  # only while one core's text is read
 _THREAD = re.compile(r"^TID (\d+)(?: .*)?:$")
 _FRAME = re.compile(r"^#(\d+)\s+0x([0-9a-f]{1,16})(?:\s+-\s\d)?(?:\s(.*))?$")
 _BUILD = re.compile(r"^\s+\[([0-9a-f]*)\]@0x([0-9a-f]+)(?:\+0x([0-9a-f]+))?$")
@@ -139,10 +141,9 @@ def _finish(
     stacks: list[StackFact], tid: int | None, frames: list[Frame], crashed: int | None, rung: str
 ) -> None:
     if tid is not None:
-        complete = reaches_end(frames)
-        stacks.append(
-            StackFact(tid=tid, crashed=tid == crashed, rung=rung, frames=tuple(frames), complete=complete)
-        )
+        kept = _trusted(frames)
+        complete = reaches_end(kept)
+        stacks.append(StackFact(tid=tid, crashed=tid == crashed, rung=rung, frames=kept, complete=complete))
 
 
 def reaches_end(frames: list[Frame] | tuple[Frame, ...]) -> bool:
@@ -157,7 +158,9 @@ def _add_line(frames: list[Frame], line: str, core: Core | None) -> None:
         return
     build = _BUILD.match(line)
     if build and frames:
-        frames[-1] = _with_build(frames[-1], build[1], int(build[2], 16))
+        load = int(build[2], 16)
+        misplaced = core is not None and _misplaced(core, frames[-1], load)
+        frames[-1] = _by_map(core, frames[-1]) if misplaced else _with_build(frames[-1], build[1], load)
         return
     source = _SOURCE.match(line)
     if source and frames:
@@ -181,6 +184,37 @@ def module_offset(core: Core, ip: int) -> tuple[int | None, str | None]:
         return None, None
     start = core.load_address(row.path)
     return (ip - start if start is not None and start <= ip else None), row.path
+
+
+def _misplaced(core: Core, frame: Frame, load: int) -> bool:
+    """The tool took the module to begin where the kernel's own table does not have it.
+
+    Measured: on cores without the linker's lists it guessed the base of a wheel 1 MB too low, and gave every
+    frame another function's name.
+    """
+    row = core.mapped_at(frame.ip) if frame.ip is not None else None
+    starts = {each.start for each in core.mapped if row and each.path == row.path}
+    return row is not None and core.load_address(row.path) is not None and load not in starts
+
+
+def _by_map(core: Core | None, frame: Frame) -> Frame:
+    """The frame as the kernel's table places it: without the name, which was another place's."""
+    row = core.mapped_at(frame.ip) if core is not None and frame.ip is not None else None
+    if core is None or row is None or frame.ip is None:
+        return frame
+    offset, path = module_offset(core, frame.ip)
+    build_id = core.build_ids.get(row.path)
+    return Frame(
+        ip=frame.ip, offset=offset, module=Path(path or row.path).name, build_id=build_id, trust=LOST
+    )
+
+
+def _trusted(frames: list[Frame]) -> tuple[Frame, ...]:
+    """Up to the first misplaced frame: whatever was unwound from there followed another place's tables."""
+    last = next((at for at, frame in enumerate(frames) if frame.trust == LOST), len(frames) - 1)
+    kept = tuple(replace(f, trust=None) if f.trust == LOST else f for f in frames[: last + 1])
+    alone = len(kept) == 1 and not reaches_end(kept)  # no caller was found: the registers' own instruction
+    return (replace(kept[0], trust=REGISTER),) if alone else kept
 
 
 def _with_build(frame: Frame, build_id: str, load: int) -> Frame:

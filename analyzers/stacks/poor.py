@@ -33,7 +33,7 @@ FETCH = "llama-blackbox symbols fetch {id} --url URL, or triage with --symbols D
 
 
 def places(folders: Sequence[Path]) -> Places:
-    """The user's ``folders`` first, then the paths in the core, the system's debug files, the user's cache."""
+    """The user's ``folders`` first, then the core's own paths, the system's debug files, the cache."""
     return Places(tuple(folder.absolute() for folder in folders), cache=default_root())
 
 
@@ -74,11 +74,11 @@ def _scanned(core: Core, stacks: tuple[StackFact, ...], symbols: Symbols) -> lis
     result = list(stacks)
     with Memory(core) as memory, Text(core, memory, program) as text:
         scan = Scan(core, memory, text)
-        poor = [at for at, stack in enumerate(stacks) if is_poor(stack)]
+        poor = [at for at, stack in enumerate(stacks) if is_poor(stack) and len(stack.frames) <= 1]
         for at in poor[:MAX_SCANNED]:
             thread = core.thread(stacks[at].tid)
             seen = scan.stack(thread, stacks[at].crashed) if thread else None
-            result[at] = seen or stacks[at]
+            result[at] = seen or replace(stacks[at], rung="notes")
     return result
 
 
@@ -92,11 +92,13 @@ def _gaps(found: Unwound, stacks: tuple[StackFact, ...], symbols: Symbols) -> li
         why = "no unwind tables were at hand: its callers are words found on the stack, some may be old"
     else:
         why = "no caller is on what the core holds of its stack: only its own instruction is known"
-    return [*gaps, Gap(what="the crashed thread's callers", why=why, command=_command(crashed))]
+    return [*gaps, Gap(what="the crashed thread's callers", why=why, command=_command(symbols.core, crashed))]
 
 
-def _command(crashed: StackFact) -> str | None:
+def _command(core: Core, crashed: StackFact) -> str | None:
     """What to fetch: the build-ids of the files that its nameless frames are in."""
-    ids = dict.fromkeys(frame.build_id for frame in crashed.frames if frame.function is None)
+    nameless = [frame for frame in crashed.frames if frame.function is None]
+    rows = [core.mapped_at(frame.ip) if frame.ip is not None else None for frame in nameless]
+    ids = dict.fromkeys(core.build_ids.get(row.path) for row in rows if row is not None)
     wanted = [build_id for build_id in ids if build_id][:MAX_WANTED]
     return FETCH.format(id=" ".join(wanted)) if wanted else None

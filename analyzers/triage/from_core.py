@@ -9,7 +9,7 @@ from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import CoreFact, StackFact, to_evidence
 from analyzers.contracts.report import Gap, Model, Parent, Process
 from analyzers.core.buildid import find_executable
-from analyzers.core.facts import core_evidence, core_fact, loop_evidence
+from analyzers.core.facts import core_evidence, core_fact, loop_evidence, pointer_evidence
 from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from analyzers.core.phase import loop_state
@@ -50,6 +50,7 @@ def core_material(
     evidence += list(_stacks(core, unwound, name, next_id))
     if loop is not None:
         evidence.append(loop_evidence(core, loop, name, next_id))
+    evidence += pointer_evidence(core, name, next_id)
     evidence += mark_evidence(core, exe, name, next_id)
     return Material(
         evidence=tuple(evidence),

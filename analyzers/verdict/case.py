@@ -22,6 +22,7 @@ from analyzers.contracts.facts import (
     LoopFact,
     MarkFact,
     ModelFileFact,
+    PointerFact,
     ProbeFact,
     SettingsFact,
     SocketFact,
@@ -63,6 +64,7 @@ class Case:
     cores: tuple[Seen[CoreFact], ...] = ()
     stacks: tuple[Seen[StackFact], ...] = ()
     loops: tuple[Seen[LoopFact], ...] = ()
+    pointers: tuple[Seen[PointerFact], ...] = ()
     kernel: tuple[Seen[KernelFact], ...] = ()
     log: tuple[Seen[LogFact], ...] = ()
     aborts: tuple[Seen[AbortFact], ...] = ()
@@ -139,6 +141,7 @@ def build_case(
         cores=_seen(items, CoreFact),
         stacks=stacks,
         loops=_seen(items, LoopFact),
+        pointers=tuple(seen for seen in _seen(items, PointerFact) if not seen.forgeable),
         # a client can print what looks like a kernel line; the kernel's own never carry that trust
         kernel=tuple(seen for seen in _seen(items, KernelFact) if not seen.forgeable),
         log=_seen(items, LogFact),

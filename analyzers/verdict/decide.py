@@ -18,7 +18,7 @@ from analyzers.verdict import (
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import HOST_SHAPES, Ending, find_ending
 from analyzers.verdict.finding import Finding
-from analyzers.verdict.reading import SCANNED
+from analyzers.verdict.reading import POOR_RUNGS, SCANNED
 from analyzers.verdict.sleep import SleepStory, tell
 
 Rule = Callable[[Case, Ending, SleepStory], Finding | None]
@@ -45,6 +45,12 @@ def _worn(case: Case, ending: Ending) -> bool:
     return not ending.known and bool(case.memory or case.answers or case.events("device-free", "offloaded"))
 
 
+def _poor(case: Case, ending: Ending) -> bool:
+    """A core whose crashed thread has no certain callers: bare registers, or words on a stack besides."""
+    crash = case.crash
+    return crash is not None and bool(case.loops) and (crash.stack.rung in POOR_RUNGS or crash.alone)
+
+
 def _host_spoke(case: Case, ending: Ending) -> bool:
     return bool(case.hosts) or any(seen.fact.shape in HOST_SHAPES for seen in case.kernel)
 
@@ -53,6 +59,7 @@ def _host_spoke(case: Case, ending: Ending) -> bool:
 RULES: tuple[Rule, ...] = (
     stale.stale_capture,
     stale.stale_capture_abort,
+    _late("registers", "unload_under_instruction", _poor),
     unload.unload_under_reader,
     plain.gpu_fault,
     aborts.shutdown,

@@ -38,4 +38,5 @@ def by_trust(confidence: str, crash: StackReading) -> str:
 def witnesses(case: Case, ending: Ending, crash: StackReading, story: SleepStory) -> tuple[str, ...]:
     """Ids of everything that such a verdict rests on, each once."""
     loop = (case.loop.id,) if case.loop else ()
-    return tuple(dict.fromkeys((*ending.witnesses, crash.id, *loop, *story.witnesses)))
+    pointers = tuple(seen.id for seen in case.pointers)
+    return tuple(dict.fromkeys((*ending.witnesses, crash.id, *loop, *pointers, *story.witnesses)))

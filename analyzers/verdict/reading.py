@@ -57,6 +57,11 @@ class StackReading:
         return self.stack.rung in CORE_RUNGS
 
     @property
+    def alone(self) -> bool:
+        """One frame of a core, and not the beginning of its thread: the unwinder found no caller."""
+        return self.from_core and len(self.stack.frames) == 1 and not self.stack.complete
+
+    @property
     def named(self) -> bool:
         """Callers are known by name: neither the registers' one frame nor words on a stack."""
         return self.stack.rung not in POOR_RUNGS and any(frame.function for frame in self.stack.frames)

@@ -73,8 +73,10 @@ def test_a_deep_stack_is_unwound_again(tmp_path: Path, bin_folder: Path) -> None
 def test_missing_objects_are_named_with_their_build_id(tmp_path: Path, bin_folder: Path) -> None:
     core = replace(write_core(tmp_path, [0] * 8), build_ids={SERVER: BUILD})
     tool(bin_folder, "eu-stack", prints(f"TID {TID}:", f"#0  {CODE + 16:#x}", status=1))
-    (gap,) = ladder.unwind(core).gaps
-    assert f"llama-server (build-id {BUILD})" in gap.why
+    missing, callers = ladder.unwind(core).gaps
+    assert f"llama-server (build-id {BUILD})" in missing.why
+    assert callers.command is not None
+    assert BUILD in callers.command
 
 
 def test_a_cut_core_says_so(tmp_path: Path, bin_folder: Path) -> None:

@@ -15,6 +15,8 @@ from collector.gather.machine import CGROUP
 from collector.gather.servers import Server, demand_server, servers, servers_among
 from collector.gather.wanted import Wanted
 
+# Where deaths are looked for, by the name of the gap that says it could not be
+SEARCHED = {"kept cores": "kept cores", "journal": "the journal", "kernel lines": "the kernel's lines"}
 MAX_CGROUPS = 200  # of one unit: a router has one child process for each model, and no cgroup for it
 
 
@@ -122,13 +124,12 @@ def with_folders(places: Places, wanted: Wanted) -> Places:
 
 
 def _nothing(wanted: Wanted, gaps: Sequence[Gap]) -> UserError:
-    missed = next((f"{gap.what}: {gap.why}" for gap in gaps), None)
-    looked = "the journal, kept cores and the kernel's lines were searched"
-    remedy = (
-        f"not searched was {missed}; run it with sudo, or give the evidence as files"
-        if missed
-        else ("give its log or core as a file, or --since with an earlier time")
-    )
-    return UserError(
-        f"no death of a llama-server was found ({wanted.words}); {looked}", where="this host", remedy=remedy
-    )
+    missed = {gap.what: gap.why for gap in gaps}
+    looked = ", ".join(words for name, words in SEARCHED.items() if name not in missed)
+    told = f"no death of a llama-server was found ({wanted.words}); searched: {looked}"
+    if not missed:
+        remedy = "give its log or core as a file, or --since with an earlier time"
+        return UserError(told, where="this host", remedy=remedy)
+    left = ", ".join(f"{SEARCHED.get(name, name)} ({why})" for name, why in missed.items())
+    remedy = f"not searched: {left}; run it with sudo, or give the evidence as files"
+    return UserError(told, where="this host", remedy=remedy)

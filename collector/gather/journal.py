@@ -25,6 +25,7 @@ READER_NEEDS = "systemd"  # the module of systemd-python
 PLACES = (Path("/var/log/journal"), Path("/run/log/journal"))
 MOST_ENTRIES = 25_000  # what journalctl's slice holds at the usual size of an entry
 ENTRY_START = b"\n\n__CURSOR="
+NO_JOURNAL = "docker logs NAME > server.log, or the file its output goes to"
 _HIDDEN = "not seeing messages from other users"
 
 
@@ -85,7 +86,8 @@ class Journal:
             path for place in ([self.folder] if self.folder else PLACES) for path in place.rglob("*.journal")
         ]
         if not files:
-            return Slice(gaps=(Gap(what="journal", why=f"{TOOL} is not here, nor are journal files"),))
+            why = f"{TOOL} is not here, nor are journal files"
+            return Slice(gaps=(Gap(what="journal", why=why, command=NO_JOURNAL),))
         kept: deque[bytes] = deque(maxlen=newest or MOST_ENTRIES)
         wanted = any_of(matches)
         for entry in journal_entries(files, Written()):
@@ -113,7 +115,7 @@ class Journal:
     ) -> Iterator[Gap]:
         command = " ".join(["sudo", *argv, *matches, "> server.export"])
         if ran.outcome == "missing":
-            yield Gap(what="journal", why=f"{TOOL} is not installed", command="docker logs NAME > server.log")
+            yield Gap(what="journal", why=f"{TOOL} is not installed", command=NO_JOURNAL)
         elif ran.outcome == "time":
             yield Gap(what="part of the journal", why=f"it took over {self.seconds:.0f} s", command=command)
         elif _HIDDEN in ran.complaint:

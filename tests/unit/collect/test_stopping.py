@@ -12,7 +12,10 @@ import pytest
 
 from analyzers.bundle.write import ManifestParts, write_bundle
 from analyzers.cli.main import main
+from analyzers.contracts.report import Gap
+from collector.gather.choose import _nothing
 from collector.gather.stopping import STOPS, tidied
+from collector.gather.wanted import Wanted
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +104,11 @@ def test_where_the_bundle_cannot_go_is_said_at_once(
     assert main(["collect", "--pid", "1", "-o", str(target)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_place_that_could_not_be_searched_is_not_said_to_be() -> None:
+    gaps = [Gap(what="kernel lines", why="only root may")]
+    told = str(_nothing(Wanted(), gaps))
+    assert "searched: kept cores, the journal;" in told
+    assert "not searched: the kernel's lines (only root may)" in told
+    assert "not searched" not in str(_nothing(Wanted(), []))

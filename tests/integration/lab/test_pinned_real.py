@@ -13,12 +13,16 @@ from analyzers.contracts.trials import (
     ANSWERED,
     CRASHED,
     INCONCLUSIVE,
+    SERVER_ERROR,
     SOUND,
     STRANDED,
+    WRONG_ANSWER,
 )
 from analyzers.errors import UserError
 from collector.lab.reference import ReferenceServer, ServerSpec, cached_model
 from collector.lab.reference.environments import STALE_CAPTURE_VERSION, UNLOAD_VERSION
+from collector.lab.verify.findings import counts, shown_by_the_way, shows
+from collector.lab.verify.pinned import calibration
 from collector.lab.verify.pinned import trial as trial_module
 from collector.lab.verify.pinned.conclude import conclude, errors, others
 from collector.lab.verify.pinned.method import Choice, carry_out
@@ -45,41 +49,45 @@ def pin(lab, wanted, *defects, trials, **options):
     return made, {finding.defect: finding for finding in conclude(made, defects, trials)}
 
 
-def pin_reached(lab, wanted, *defects, wanted_count):
-    """The first trials of each defect that reached their window. On a loaded machine one may miss it and
-    then says nothing; at most half as many more are made as are wanted."""
+def pin_shown(lab, wanted, defect, count):
+    """The first trials that show ``defect``. On a loaded machine a sleep may miss its window or its defect:
+    such a trial is counted as nothing, or as the other race; at most three times as many are made."""
     bench = Bench(lab, choose(wanted, say), say, random.Random(0))
-    reached = []
-    for defect in defects:
-        trials = carry_out(bench, Choice((defect,), wanted_count + (wanted_count + 1) // 2))
-        met = []
-        while len(met) < wanted_count and (trial := next(trials, None)) is not None:
-            print(trial.outcome, trial.reached, trial.placement_error, trial.notes)
-            met += [trial] if trial.reached else []
-        trials.close()
-        reached.append(met)
-    return reached
+    trials = carry_out(bench, Choice((defect,), 3 * count))
+    shown = []
+    while len(shown) < count and (trial := next(trials, None)) is not None:
+        print(trial.outcome, trial.reached, trial.placement_error, trial.notes)
+        if counts(trial) and shows(defect, trial):
+            shown.append(trial)
+        else:
+            assert not trial.reached or trial.outcome == ANSWERED or shown_by_the_way(trial)
+    trials.close()
+    assert len(shown) == count, f"{defect} was shown {len(shown)} times"
+    return shown
 
 
-def native(build, fix=None):
+def native(build, fix=None, asan=False):
     """The reference build when it was made before; nothing is compiled for a test."""
     from collector.lab.native.build import find_build
     from collector.lab.native.recipe import Recipe
 
-    if find_build(Recipe(build, fix)) is None:
+    if find_build(Recipe(build, fix, asan)) is None:
         pytest.skip(f"native b{build} {fix or 'stock'} is not built: llama-blackbox reference build")
-    return Wanted(build=build, fix=fix)
+    return Wanted(build=build, fix=fix, asan=asan)
 
 
 def test_both_races_are_hit_and_each_stays_itself(lab):
     # GIVEN b11549, affected by both
-    # WHEN each window is reached twice
-    readers, posts = pin_reached(lab, Wanted(version=UNLOAD_VERSION), "D2", "D3", wanted_count=2)
+    # WHEN each is shown twice
+    readers = pin_shown(lab, Wanted(version=UNLOAD_VERSION), "D2", 2)
+    posts = pin_shown(lab, Wanted(version=UNLOAD_VERSION), "D3", 2)
     # THEN
-    assert [trial.outcome for trial in readers] == [CRASHED] * 2
-    assert [trial.judgement.defect for trial in readers] == ["D2"] * 2
-    assert [trial.judgement.class_ for trial in readers] == ["SEGV-UAF-SLEEP"] * 2
-    assert all(trial.signature.bug_key for trial in readers)
+    for trial in readers:
+        assert trial.outcome in (CRASHED, SERVER_ERROR, WRONG_ANSWER)
+        assert trial.outcome != CRASHED or trial.signature.bug_key
+        assert (trial.judgement.defect, trial.judgement.class_) == ("D2", "SEGV-UAF-SLEEP") or (
+            trial.outcome != CRASHED
+        )
     assert [trial.outcome for trial in posts] == [STRANDED] * 2
     assert [trial.judgement.defect for trial in posts] == ["D3"] * 2
     assert all(trial.notes[0] == "released by one waking call, answered as when awake" for trial in posts)
@@ -89,7 +97,8 @@ def test_both_races_are_hit_and_each_stays_itself(lab):
         "D3": AFFECTED,
     }
     assert findings["D3"].placement_error is not None
-    assert _server_of(lab, posts[0]) == _server_of(lab, posts[1])  # released, and good for the next trial
+    if posts[1].number == posts[0].number + 1:  # released, and good for the next trial
+        assert _server_of(lab, posts[0]) == _server_of(lab, posts[1])
 
 
 def _server_of(lab, trial):
@@ -114,13 +123,37 @@ def test_a_kill_from_outside_in_mid_trial_is_not_counted(lab, monkeypatch):
         return watch(server, pinned, patience)
 
     monkeypatch.setattr(trial_module, "watch", killed)
-    # WHEN
-    trials, findings = pin(lab, Wanted(version=UNLOAD_VERSION), "D3", trials=1)
+    # WHEN trials are made until one has been under way (a busy machine may have no window for some)
+    bench = Bench(lab, choose(Wanted(version=UNLOAD_VERSION), say), say, random.Random(0))
+    made = []
+    for trial in carry_out(bench, Choice(("D2",), 6)):
+        made.append(trial)
+        if trial.signal is not None:
+            break
     # THEN
-    assert [trial.outcome for trial in trials] == [INCONCLUSIVE]
-    assert trials[0].signal == signal.SIGKILL
-    assert trials[0].notes[0] == "killed by SIGKILL from outside, not counted"
-    assert (findings["D3"].conclusion, findings["D3"].reached) == (INCONCLUSIVE, 0)
+    assert {trial.outcome for trial in made} == {INCONCLUSIVE}
+    assert made[-1].signal == signal.SIGKILL
+    assert made[-1].notes[0] == "killed by SIGKILL from outside, not counted"
+    (finding,) = conclude(made, ("D2",), 1)
+    assert (finding.conclusion, finding.reached) == (INCONCLUSIVE, 0)
+
+
+def test_a_kill_in_the_awake_measurement_is_named(lab, monkeypatch):
+    # GIVEN a server that is killed while its awake answers are measured
+    started = []
+    start, send = ReferenceServer.start, calibration.send_awake
+
+    def killed(server, request):
+        os.kill(server.pid, signal.SIGKILL)
+        return send(server, request)
+
+    monkeypatch.setattr(ReferenceServer, "start", lambda *given: started.append(start(*given)) or started[-1])
+    monkeypatch.setattr(calibration, "send_awake", killed)
+    # WHEN / THEN it is the surroundings that failed
+    with pytest.raises(UserError, match=r"in the awake measurement .* ended from outside by SIGKILL"):
+        pin(lab, Wanted(version=UNLOAD_VERSION), "D1", trials=1)
+    assert len(started) == 1
+    assert started[0].ending.signal == signal.SIGKILL
 
 
 def test_a_binary_without_a_sleep_mode_is_named(lab, tmp_path):
@@ -204,3 +237,14 @@ def test_unpoisoned_readers_go_wrong_in_more_ways_than_one(lab):
     trials, findings = pin(lab, Wanted(version=UNLOAD_VERSION), "D2", trials=TRIALS, unpoisoned=True)
     assert findings["D2"].conclusion == AFFECTED
     assert len({trial.outcome for trial in trials if trial.reached}) > 1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("build", "defect"), [(11138, "D1"), (11138, "D2"), (11368, "D2")])
+def test_a_sanitized_server_is_judged_by_its_report(lab, build, defect):
+    trials, findings = pin(lab, native(build, asan=True), defect, trials=3)
+    crashes = [trial for trial in trials if trial.outcome == CRASHED]
+    assert crashes
+    assert all((each.judgement.defect, each.judgement.confidence) == (defect, "proven") for each in crashes)
+    assert all(each.oracle and "freed by" in each.notes[0] for each in crashes)
+    assert (findings[defect].conclusion, findings[defect].other) == (AFFECTED, 0)

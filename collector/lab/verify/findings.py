@@ -32,7 +32,7 @@ OWN_OUTCOME = {STRANDED: "D3", LEAKED: "D5"}
 SURE = ("proven", "strong")
 # What a crash without a named frame lacks, and what would name it.
 NAMELESS = "the frames have no names (test a build that is not stripped)"
-NOTE_LENGTH = 120
+NOTE_LENGTH = 150
 NO_SUCH_ROUTE = 404
 
 

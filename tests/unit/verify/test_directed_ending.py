@@ -104,6 +104,7 @@ def test_an_answer_unlike_two_that_differ_already_is_not_called_wrong(
     conclude(this)
     assert (this.seen.outcome, this.seen.reached) == (outcome, True)
     assert any("differ already" in note for note in this.seen.notes) == (outcome == INCONCLUSIVE)
+    assert outcome != INCONCLUSIVE or "differ already" in this.seen.notes[0]
 
 
 def test_a_crash_is_judged_from_the_core_of_the_thread_that_died(this, monkeypatch, tmp_path):

@@ -79,7 +79,7 @@ def _answered(this: Attempt, answer: Answer) -> None:
     this.seen.outcome = outcome_of(answer, this.awake, this.again)
     this.seen.status, this.seen.seconds = answer.status, round(answer.seconds, 3)
     if this.seen.outcome == INCONCLUSIVE and differ(this.awake, this.again):
-        this.note(NOT_COMPARABLE)
+        this.seen.notes.insert(0, NOT_COMPARABLE)  # what the finding quotes is a trial's first note
     if this.seen.outcome != ANSWERED:
         this.note(printable(answer.body.decode("utf-8", "replace"), 200))
 

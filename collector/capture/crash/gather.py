@@ -163,9 +163,9 @@ def _memory(process: Process, maps: Maps, stream: Stream, found: Gathered) -> No
             return b""
 
     rows = core_notes.parse(stream.notes)
-    pointers = [(thread.tid, thread.sp) for thread in core_notes.threads(rows)]
     auxv = core_notes.auxv(core_notes.body_of(rows, core_notes.AUXV))
-    found.kept = memory.keep(read, maps, pointers, auxv, argument_range(found.texts.get("stat", b"")))
+    blank = argument_range(found.texts.get("stat", b""))
+    found.kept = memory.keep(read, maps, core_notes.threads(rows), auxv, blank)
     os.close(descriptor)
 
 
@@ -179,7 +179,8 @@ def argument_range(stat: bytes) -> tuple[int, int]:
 
 
 def _sockets(process: Process, found: Gathered) -> None:
-    found.sockets = sockets.ask(process)
+    if any(target.startswith("socket:") for _, target in found.descriptors):
+        found.sockets = sockets.ask(process)
 
 
 def _rollup(process: Process, found: Gathered) -> None:

@@ -1,7 +1,8 @@
 """What of a process's memory a minimal core holds, and the reading of it.
 
 Every thread's stack from its stack pointer to the end; small writable mappings; of every mapped ELF file the
-first page, the RELRO range, the dynamic section and the notes; the dynamic linker's list of libraries. That
+first page, the RELRO range, the dynamic section and the notes; the dynamic linker's list of libraries; what
+registers point to. That
 is what gdb and eu-stack need to name the libraries and to unwind all the way (measured; the unwind tables
 themselves they take from the files). The program's arguments and environment, which stand above the main
 thread's stack, are blanked.
@@ -15,10 +16,13 @@ from collector.capture.crash.corefile import PAGE, Segment
 from collector.capture.crash.links import library_list
 from collector.capture.crash.maps import Mapping, Maps
 from collector.capture.crash.modules import mapped_build_id, ranges_of_module
+from collector.capture.crash.pointed import keep_pointed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from collector.capture.crash.notes import Thread
 
     Read = Callable[[int, int], bytes]  # (address, size): the bytes there, fewer where the memory ends
 
@@ -88,15 +92,16 @@ class Kept:
 def keep(
     read: "Read",
     maps: Maps,
-    stack_pointers: "Iterable[tuple[int, int]]",
+    threads: "Sequence[Thread]",
     auxv: dict[int, int],
     blank: tuple[int, int] = (0, 0),
 ) -> Kept:
-    """The memory of a minimal core. ``stack_pointers``: (thread id, sp), the crashing thread's first;
-    ``blank``: the range of the arguments and the environment. Raises what ``read`` raises besides OSError.
+    """The memory of a minimal core. ``threads``: registers, the crashing thread's first; ``blank``: the range
+    of the arguments and the environment. Raises what ``read`` raises.
     """
     kept = Kept(read, maps, blank)
-    _stacks(kept, stack_pointers, maps)
+    _stacks(kept, ((thread.tid, thread.sp) for thread in threads), maps)
+    keep_pointed(kept, maps, threads, read)
     _small_maps(kept, maps)
     _modules(kept, maps, read)
     for start, size in library_list(read, auxv):
@@ -143,7 +148,7 @@ def _held(kept: Kept, start: int, end: int) -> bool:
 def _small_maps(kept: Kept, maps: Maps) -> None:
     before, left_out = kept.bytes, 0
     for row in maps.rows:
-        small = row.size <= limits.SMALL_MAP
+        small = row.size <= (limits.SMALL_MAP if row.is_file else limits.SMALL_ANONYMOUS)
         if row.path == b"[vdso]":
             kept.take(row.start, row.end, row.flags)
         elif row.writable and row.readable and small and not row.path.startswith(b"/dev/"):

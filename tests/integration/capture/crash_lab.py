@@ -1,6 +1,6 @@
 """kernel.core_pattern, set for a moment and restored whatever happens; small programs that crash.
 
-``installed`` copies the crash path to a folder of its own, as an installation does, and lets the kernel run it.
+``installed`` copies the crash path to a folder of its own, as an installation does, for the kernel to run.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@ _VALUED = ("--api-key", "--hf-token", "-hft", "--prompt", "--system-prompt", "-p
 _PLAIN = ("LLAMA_ARG_", "GGML_", "CUDA_", "HIP_", "ROCR_", "HSA_", "VK_", "OMP_", "MALLOC_")
 _PLAIN_NAMES = ("LLAMA_SERVER_ROUTER_PORT", "LD_LIBRARY_PATH", "LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES")
 _NUMERIC_SHORTS = ("-c",)  # llama-server's context size: a number is no program
+# A word of settings in itself (JSON, name=value) that names a secret, and what keys begin with.
+_JOINTS = ("{", '"', ":", "=", " ")
+_KEYS = ("sk-", "hf_", "ghp_", "xox", "eyJ", "Bearer ", "AKIA")
 MAX_WORDS = 4096
 MAX_WORD = 4096
 
@@ -29,9 +32,14 @@ def clean_words(words: list[str]) -> list[str]:
             out.append(f"{name}={_HIDDEN}")
             option = ""
         else:
-            out.append(_without_credentials(word[:MAX_WORD]))
+            out.append(_HIDDEN if _betrays(word) else _without_credentials(word[:MAX_WORD]))
             option = word if word in _VALUED or (word.startswith("-") and _is_secret(word)) else ""
     return out
+
+
+def _betrays(word: str) -> bool:
+    named = not word.startswith("-") and any(joint in word for joint in _JOINTS) and _is_secret(word)
+    return named or any(word.startswith(key) for key in _KEYS)
 
 
 def _plain(option: str, value: str) -> bool:

@@ -5,6 +5,7 @@ All files are opened by the descriptor of their own folder: nothing is written e
 """
 
 import os
+from errno import ENOSPC
 
 from collector.capture.crash import limits
 
@@ -83,11 +84,25 @@ def begin(store: int, name: str, told: dict[str, object]) -> Folder:
         os.mkdir(PARTIAL + name, 0o700, dir_fd=store)
         folder = Folder(store, name)
         descriptor = folder.create(TRACE)
-        os.write(descriptor, trace_text(told))
+        if os.write(descriptor, trace_text(told)) < limits.TRACE_BYTES:
+            raise OSError(ENOSPC, "no room for the breadcrumb")
         os.close(descriptor)
     except OSError as problem:
+        _forget(store, PARTIAL + name)
         raise RefusedError(f"a capture cannot be begun: {problem.strerror}") from None
     return folder
+
+
+def _forget(store: int, name: str) -> None:
+    """A folder that holds nothing but half a breadcrumb: the crash is passed on, which is said elsewhere."""
+    try:
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=store)
+        for file in os.listdir(folder):
+            os.unlink(file, dir_fd=folder)
+        os.close(folder)
+        os.rmdir(name, dir_fd=store)
+    except OSError:
+        return
 
 
 def sync_trace(folder: Folder) -> None:

@@ -57,7 +57,9 @@ def test_any_number_of_threads_stays_within_the_bounds() -> None:
     size = 1 << 16
     threads = [thread(number, BASE + number * 2 * size) for number in range(5000)]
     kept = kept_of("".join(row(thread.sp, size) for thread in threads), *threads)
-    assert kept.bytes <= limits.STACKS_BYTES + limits.STACK_BYTES
+    assert sum(stack.whole for stack in kept.stacks) * size <= limits.STACKS_BYTES
+    assert len(kept.stacks) == len(threads)
+    assert kept.bytes <= limits.KEPT_BYTES
     assert any("left out" in note for note in kept.notes)
 
 

@@ -43,6 +43,7 @@ SMALL_MAPS_BYTES = 32 << 20
 POINTED_THREADS = 256  # the crashing one is the first
 POINTED_NEAR = 1024  # bytes on both sides of what a register points to
 POINTED_BYTES = 8 << 20
+THREAD_BLOCK = 4096  # glibc's struct pthread has 2,304 bytes, the thread's own variables stand below it
 QUEUE_BEFORE, QUEUE_AFTER = 512, 256  # around a futex: server_queue has its condition at 296 of 400 bytes
 MODULES = 2048
 MODULE_RANGE = 1 << 20  # RELRO, dynamic section or notes of one module; libcuda's RELRO is the largest seen

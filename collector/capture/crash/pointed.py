@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _GENERAL = 15  # the first 15 of user_regs_struct: r15 … rdi
 _RDI = 14
+_FS_BASE = 21  # glibc's struct pthread, by which gdb's thread library finds the thread
 _FUTEX = 202  # x86-64
 _WORD = Struct("<Q")
 
@@ -33,6 +34,7 @@ def keep_pointed(
             return
         for value in dict.fromkeys(thread.registers[:_GENERAL]):
             _near(kept, maps, value, limits.POINTED_NEAR)
+        _near(kept, maps, thread.registers[_FS_BASE], limits.THREAD_BLOCK)
         if thread.registers[ORIG_RAX] == _FUTEX:
             word = thread.registers[_RDI]
             block = read(max(0, word - limits.QUEUE_BEFORE), limits.QUEUE_BEFORE + limits.QUEUE_AFTER)

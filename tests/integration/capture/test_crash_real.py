@@ -50,7 +50,9 @@ def stacks(core: Path) -> list[list[str]]:
 def gdb_stacks(core: Path, exe: str) -> str:
     words = ["gdb", "-nx", "-batch", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off"]
     words += ["-ex", "thread apply all bt", exe, str(core)]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.partition("\nThread ")[2]
+    text = subprocess.run(words, capture_output=True, text=True, check=False).stdout.partition("\nThread ")[2]
+    # gdb 13 warns of the kernel's NT_X86_XSTATE notes, which a minimal core leaves out.
+    return "\n".join(line for line in text.splitlines() if line.strip() and "xstate" not in line)
 
 
 @pytest.mark.parametrize("mode", ["minimal", "full"])
@@ -78,6 +80,7 @@ def test_a_real_d1_is_kept_with_every_stack_whole(lab: ReferenceServer, mode: st
         if mode == "full":
             assert told["full_core"]["whole"]
             assert stacks(capture / "core.full") == found
+            assert gdb_stacks(capture / "core.full", told["process"]["exe"]["path"]) == text
         # AND the waiting client's connection is there, and nothing of the key
         rows = table(capture, "sockets.json")["sockets"]
         assert {row["state"] for row in rows} >= {"listen", "established"}

@@ -36,7 +36,8 @@ def test_only_the_standard_library_and_itself(path: Path) -> None:
 def test_what_is_loaded_before_the_process_is_released_is_quick() -> None:
     code = (
         "import sys\n"
-        "for n, p in (('collector', []), ('collector.capture', []), ('collector.capture.crash', [sys.argv[1]])):\n"
+        "own = 'collector.capture.crash'\n"
+        "for n, p in (('collector', []), ('collector.capture', []), (own, [sys.argv[1]])):\n"
         "    m = type(sys)(n); m.__path__ = p; sys.modules[n] = m\n"
         "import collector.capture.crash.handling, collector.capture.crash.keeping\n"
         "print(' '.join(sys.modules))"

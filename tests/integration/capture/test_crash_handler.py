@@ -15,6 +15,7 @@ import pytest
 from crash_lab import CRASHER, THREADS, compiled, installed, manifest, needs_gcc, needs_root, table, until
 
 from analyzers.core.notes import read_core
+from analyzers.errors import UserError
 from collector.capture.crash.settings import SETTINGS
 
 pytestmark = [pytest.mark.real, needs_root, needs_gcc]
@@ -65,6 +66,14 @@ def run(program: Path, cwd: Path, size: int = UNLIMITED, user: int = 0, *args: s
     return os.waitpid(done.pid, 0)[1]
 
 
+def whole(path: Path) -> bool:
+    """Without core_pipe_limit the process may be reaped while its last bytes are still in the pipe."""
+    try:
+        return not read_core(path).cut
+    except UserError:
+        return False
+
+
 def test_a_foreign_core_is_the_file_the_kernel_would_write(built: Path, cwd: Path) -> None:
     # GIVEN the previous pattern was a relative path
     with installed(previous="core.%e.%p.%s") as place:
@@ -72,8 +81,7 @@ def test_a_foreign_core_is_the_file_the_kernel_would_write(built: Path, cwd: Pat
         os.chown(cwd, NOBODY, NOBODY)
         status = run(built / "foreign", cwd, user=NOBODY)
         # THEN its core lies there, its own, private, whole, and nothing of it in our store
-        cores = list(cwd.glob("core.foreign.*.11"))
-        assert until(lambda: len(list(cwd.glob("core.foreign.*.11"))) == 1), cores
+        assert until(lambda: any(whole(path) for path in cwd.glob("core.foreign.*.11")))
         found = next(cwd.glob("core.foreign.*.11")).stat()
         assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (NOBODY, NOBODY, 0o600)
         core = read_core(next(cwd.glob("core.foreign.*.11")))

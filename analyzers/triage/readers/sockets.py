@@ -59,6 +59,8 @@ def sockets_material(path: Path, name: str, next_id: NextId) -> Material:
     found = tuple(_evidence(row, name, next_id) for row in own)
     if own and not any(row.info for row in own):
         gaps.append(_no_figures(name))
+    if own:
+        gaps.append(_one_look(own, name))
     return Material(evidence=found, gaps=tuple(gaps))
 
 
@@ -152,6 +154,15 @@ def _no_figures(name: str) -> Gap:
     )
 
 
+def _one_look(own: list[Row], name: str) -> Gap:
+    pid = next((str(row.pid) for row in own if row.pid is not None), "PID")
+    return Gap(
+        what="whether the server makes progress",
+        why=f"{name} is one look from outside; two looks with its stacks and probes tell a hang from slow work",
+        command=f"llama-blackbox collect --live --pid {pid} -o live.tar.zst",
+    )
+
+
 def unanswered(row: Row) -> bool:
     """The client has said something, fell quiet, and nothing went back since. The collector's own rule."""
     info = row.info
@@ -168,7 +179,7 @@ def unanswered(row: Row) -> bool:
 def _evidence(row: Row, name: str, next_id: NextId) -> Evidence:
     fact = SocketFact(
         peer=peer_name(row.peer, row.peer_port),
-        bytes_received=row.info.get("bytes_received"),
+        bytes_received=row.info.get("bytes_received", 0 if row.info else None),  # ss leaves a zero out
         bytes_sent=row.info.get("bytes_sent", row.info.get("bytes_acked")),
         last_data_recv_ms=row.info.get("lastrcv"),
         last_data_sent_ms=row.info.get("lastsnd"),

@@ -5,6 +5,8 @@ A case is a folder ``NNN-slug`` with ``case.toml`` and its inputs. ``case.toml``
 - ``source``: the public report whose shape was rebuilt (``owner/repository#number``), or
   "shape of this project's own run". The texts are written anew with values that do not exist.
 - ``kind``: "recorded" (a shape people reported) or "provoked" (the lab makes it on purpose).
+- ``journal``: the inputs are a journal's export text, and triage is given the raw journal that systemd's own
+  tool makes of it (the text itself where that tool is not installed).
 - ``inputs``: what triage is given, in this order. ``why``: one sentence that gives the reason of the verdict.
 - ``[expect]``: ``class``; ``cause``, ``phase``, ``defect`` where they matter (no ``defect`` means that none
   may be named); ``at_most`` and ``at_least`` for the confidence; ``not``: classes that would be wrong;
@@ -13,13 +15,17 @@ A case is a folder ``NNN-slug`` with ``case.toml`` and its inputs. ``case.toml``
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from analyzers.cli.journals import journals_into
 from analyzers.contracts.report import Report
 from analyzers.triage.run import Options, triage
 from analyzers.verdict.finding import CONFIDENCE_ORDER
@@ -28,6 +34,9 @@ toml: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 CASES = Path(__file__).resolve().parents[2] / "cases"
 OWN = "shape of this project's own run"
 UNDETERMINED = "UNDETERMINED"
+PLACES = (Path("/lib/systemd/systemd-journal-remote"), Path("/usr/lib/systemd/systemd-journal-remote"))
+REMOTE = next((str(path) for path in PLACES if path.exists()), None)
+READER = REMOTE is not None and find_spec("systemd") is not None
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class PublicCase:
     inputs: tuple[Path, ...]
     why: str
     expect: dict[str, Any] = field(default_factory=dict)
+    journal: bool = False
 
     @property
     def wanted(self) -> str:
@@ -61,13 +71,26 @@ def _read(folder: Path) -> PublicCase:
         tuple(folder / name for name in table["inputs"]),
         table["why"],
         table["expect"],
+        table.get("journal", False),
     )
 
 
 def run_case(case: PublicCase) -> Report:
     """The report that ``llama-blackbox triage --fast`` gives for the case's inputs."""
     with ExitStack() as stack:
-        return triage(case.inputs, Options(fast=True), stack).report
+        inputs = case.inputs
+        if case.journal and READER:
+            inputs = tuple(_raw(path, stack) for path in inputs)
+        return triage(inputs, Options(fast=True, journals=journals_into), stack).report
+
+
+def _raw(export: Path, stack: ExitStack) -> Path:
+    """A folder with the journal file of an export text."""
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    assert REMOTE is not None
+    argv = [REMOTE, f"--output={folder / 'system.journal'}", str(export)]
+    subprocess.run(argv, check=True, capture_output=True)
+    return folder
 
 
 def differences(case: PublicCase, report: Report) -> list[str]:

@@ -14,16 +14,13 @@ from pathlib import Path
 
 from analyzers.core.elf import MAGIC
 from analyzers.core.packed import FORMATS
+from analyzers.triage.readers.store import named_in_store
 
 STORE = Path("/var/lib/systemd/coredump")
 APPORT = Path("/var/crash")
 PATTERN = Path("/proc/sys/kernel/core_pattern")
 USES_PID = Path("/proc/sys/kernel/core_uses_pid")
 NEWEST = 64  # files of one place that are looked at, the newest first
-# core.COMM.UID.BOOTID.PID.MICROSECONDS[.zst], systemd's coredump.c
-STORED = re.compile(
-    r"core\.(?P<comm>.{1,64}?)\.(?P<uid>\d+)\.(?P<boot>[0-9a-f]{32})\.(?P<pid>\d+)\.(?P<us>\d{10,18})(?:\.\w+)?"
-)
 _EXPAND = re.compile(r"%(.)")
 _MAX_APPORT = 1 << 30  # bytes of a report; a core of gigabytes is compressed in it
 _APPORT_LINE = 1 << 24
@@ -57,15 +54,10 @@ def in_store(store: Path = STORE) -> list[Kept]:
     """systemd-coredump's files by their names, the newest first; empty where they may not be listed."""
     found = []
     for path, _ in _files(store, "core."):
-        named = STORED.fullmatch(path.name)
-        if named is not None:
-            wall = int(named["us"]) / 1e6 if len(named["us"]) > 12 else float(named["us"])
-            found.append(Kept(path, wall, int(named["pid"]), _unescaped(named["comm"]), named["boot"]))
+        named = named_in_store(path.name)
+        if named is not None and named.wall is not None:
+            found.append(Kept(path, named.wall, named.pid, named.name, named.boot_id))
     return sorted(found, key=lambda kept: kept.wall, reverse=True)[:NEWEST]
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\x([0-9a-f]{2})", lambda hit: chr(int(hit[1], 16)), text)
 
 
 def plain_places(folders: list[Path], pattern: Path = PATTERN) -> Iterator[Kept]:

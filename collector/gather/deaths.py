@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from analyzers.contracts.facts import KernelFact
 from analyzers.contracts.report import Gap
 from analyzers.core.buildid import find_executable
+from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from analyzers.core.packed import opened
 from analyzers.errors import UserError
@@ -179,10 +180,15 @@ def by_name(exe: str | None, name: str | None) -> bool:
 def core_is_servers(path: Path) -> bool:
     """The core has llama-server's code mapped. Unpacks it where it is packed."""
     with suppress(UserError, OSError), opened(path) as unpacked:
-        found = find_executable(read_core(unpacked))
-        names = [PurePosixPath(each).name for each in (found.server, found.main) if each]
-        return any(LIBRARY.search(name) or by_name(name, None) for name in names)
+        return _is_servers(read_core(unpacked))
     return False
+
+
+def _is_servers(core: Core) -> bool:
+    """Its program, or a file that it has mapped, is a server."""
+    found = find_executable(core)
+    names = [PurePosixPath(each).name for each in (found.server, found.main) if each]
+    return any(LIBRARY.search(name) or by_name(name, None) for name in names)
 
 
 def _failed(places: Places, wanted: Wanted, boot: str | None) -> tuple[list[Death], list[Gap]]:
@@ -266,9 +272,7 @@ def _of_store(kept: Kept) -> Death:
 def _of_plain(kept: Kept) -> Death | None:
     with suppress(UserError, OSError), opened(kept.path) as unpacked:
         core = read_core(unpacked)
-        found = find_executable(core)
-        names = [PurePosixPath(each).name for each in (found.server, found.main) if each]
-        if any(LIBRARY.search(name) or by_name(name, None) for name in names):
+        if _is_servers(core):
             return Death(
                 kept.wall,
                 "its core",

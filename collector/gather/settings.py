@@ -11,7 +11,7 @@ from analyzers.contracts.report import Gap
 from analyzers.privacy.redact import Redactor
 from collector.gather.haul import Haul
 from collector.gather.tools import read_text
-from collector.sources.process import option
+from collector.sources.process import option, sleep_words
 
 PRESETS = ("--models-preset",)
 LOG_FILES = ("--log-file",)
@@ -38,14 +38,11 @@ def settings_evidence(
         metrics="--metrics" in args or env.get("LLAMA_ARG_ENDPOINT_METRICS", "").lower() in _TRUE,
         memory_poisoned="MALLOC_PERTURB_" in env,
     )
-    sleeps = (
-        "no sleep limit seen" if limit is None else "sleep off" if limit < 0 else f"sleeps after {limit} s"
-    )
     return to_evidence(
         fact,
         id=f"settings-{who.pid}",
         source=source,
-        text=f"started with {len(args)} arguments, {sleeps}",
+        text=f"started with {len(args)} arguments, {sleep_words(limit)}",
         trust=Trust.SUPERVISOR,
         incarnation=who,
     )

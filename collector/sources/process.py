@@ -59,17 +59,21 @@ def read_process(pid: int, redact: Redact) -> ProcessView | None:
         return None
 
 
+def sleep_words(idle: int | None) -> str:
+    """What an idle limit in seconds means, for a line of evidence."""
+    return "no sleep limit seen" if idle is None else "sleep off" if idle < 0 else f"sleeps after {idle} s"
+
+
 def to_settings_evidence(view: ProcessView) -> Evidence:
     """SettingsFact evidence of a look; set by whoever started the server."""
     pid = view.incarnation.pid
     idle = view.settings.sleep_idle_seconds
-    role = view.settings.role or "unknown role"
-    sleeps = "no sleep limit seen" if idle is None else "sleep off" if idle < 0 else f"sleeps after {idle} s"
+    said = f"{view.settings.role or 'unknown role'}, {sleep_words(idle)}, {view.threads} threads"
     return to_evidence(
         view.settings,
         id=f"settings-{pid}",
         source=f"/proc/{pid}",
-        text=f"process {pid}: {role}, {sleeps}, {view.threads} threads, {view.cpu_seconds:.2f} s CPU",
+        text=f"process {pid}: {said}, {view.cpu_seconds:.2f} s CPU",
         trust=Trust.SUPERVISOR,
         wall=time.time(),
         mono=time.monotonic(),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import SocketFact, to_evidence
+from analyzers.triage.readers.sockets import QUIET_MS, peer_name
 from collector.sources.sockdiag import TCP_ESTABLISHED, TcpSample, read_connections
 from collector.sources.target import Target
-
-# Data that came in less than this long ago may be an upload between two packets. Uploads over slow links
-# pause for some hundreds of milliseconds (a lost packet's retransmission starts at 200 ms and doubles).
-QUIET_MS = 1000
 
 Reader = Callable[[int], list[TcpSample]]
 
@@ -43,16 +39,6 @@ def same_request(earlier: TcpSample, later: TcpSample) -> bool:
         and earlier.bytes_received == later.bytes_received
         and earlier.bytes_sent == later.bytes_sent
     )
-
-
-def peer_name(address: str, port: int) -> str:
-    """Kind of address and port: evidence leaves the host, so no full address of a client stands in it."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return f"unknown:{port}"
-    kind = "loopback" if ip.is_loopback else "private" if ip.is_private else "public"
-    return f"{kind}:{port}"
 
 
 def to_fact(tcp: TcpSample, *, quiet_ms: int = QUIET_MS) -> SocketFact:

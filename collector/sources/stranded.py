@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from analyzers.contracts.evidence import Evidence, Incarnation
 from analyzers.contracts.report import Gap
+from analyzers.triage.readers.sockets import QUIET_MS
 from collector.sources.probes import Probe, probe_props
 from collector.sources.procfs import read_incarnation
 from collector.sources.sockdiag import TcpSample, read_connections
-from collector.sources.sockets import QUIET_MS, same_request, to_socket_evidence, unanswered
+from collector.sources.sockets import same_request, to_socket_evidence, unanswered
 from collector.sources.target import Target
 from collector.sources.waits import owned_sockets, sockets_being_read
 

@@ -20,7 +20,9 @@ from analyzers.triage.material import Material
 from analyzers.triage.readers.bounded import small_lines
 
 NextId = Callable[[], str]
-QUIET_MS = 1000  # an upload may pause that long between two packets; the collector's own rule
+# Data that came in less than this long ago may be an upload between two packets. Uploads over slow links
+# pause for some hundreds of milliseconds (a lost packet's retransmission starts at 200 ms and doubles).
+QUIET_MS = 1000
 EPHEMERAL = 32768  # first port that Linux gives to clients (ip_local_port_range)
 MAX_ROWS = 5000
 STATES = "ESTAB|LISTEN|CLOSE-WAIT|FIN-WAIT-1|FIN-WAIT-2|TIME-WAIT|SYN-SENT|SYN-RECV|LAST-ACK|CLOSING|UNCONN"
@@ -158,7 +160,7 @@ def _one_look(own: list[Row], name: str) -> Gap:
     pid = next((str(row.pid) for row in own if row.pid is not None), "PID")
     return Gap(
         what="whether the server makes progress",
-        why=f"{name} is one look from outside; two looks with its stacks and probes tell a hang from slow work",
+        why=f"{name} is one look; two looks with stacks and probes tell a hang from slow work",
         command=f"llama-blackbox collect --live --pid {pid} -o live.tar.zst",
     )
 

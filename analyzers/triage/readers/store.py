@@ -45,19 +45,31 @@ class Stored:
 
 def stored_of(path: Path) -> Stored | None:
     """What name and attributes say; None for a file that is not the store's. Raises nothing."""
-    match = _NAME.fullmatch(path.name)
+    named = named_in_store(path.name)
     told = _attributes(path)
-    if match is None and not told:
+    if named is None and not told:
         return None
-    named = match.groupdict() if match else {}
-    stamp = named.get("time")
+    named = named or Stored()
     return Stored(
-        pid=_number(told.get("pid")) or _number(named.get("pid")),
-        name=visible(told.get("comm") or _unescaped(named.get("comm") or ""), 64) or None,
-        boot_id=named.get("boot"),
+        pid=_number(told.get("pid")) or named.pid,
+        name=(visible(told["comm"], 64) or None) if told.get("comm") else named.name,
+        boot_id=named.boot_id,
         signal=_number(told.get("signal")),
-        wall=_seconds(stamp) or _seconds(told.get("timestamp")),
+        wall=named.wall or _seconds(told.get("timestamp")),
         attributes=bool(told),
+    )
+
+
+def named_in_store(name: str) -> Stored | None:
+    """What a file's name in systemd-coredump's store says; None for another name."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return Stored(
+        pid=_number(match["pid"]),
+        name=visible(_unescaped(match["comm"]), 64) or None,
+        boot_id=match["boot"],
+        wall=_seconds(match["time"]),
     )
 
 

@@ -48,12 +48,14 @@ WITNESS_LIMIT = 40  # evidence rows in a verdict; the timeline and the threads h
 
 @dataclass(frozen=True)
 class Group:
-    """Everything seen of one incident, before it is judged. ``core`` is the one that opened it."""
+    """Everything seen of one incident, before it is judged. ``core`` is the one that opened it; ``copies``
+    are lines that another text holds as well, of use for its clock alone."""
 
     evidence: tuple[Evidence, ...] = ()
     gaps: tuple[Gap, ...] = ()
     process: Process = field(default_factory=Process)
     core: CoreWork | None = None
+    copies: tuple[Evidence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ def _gaps(judged: Judged, more: Sequence[Gap]) -> list[Gap]:
 
 
 def _clocks(judged: Judged, names: Sequence[str]) -> list[ClockOffset]:
-    dated = [e for e in judged.group.evidence if (e.wall, e.mono, e.elapsed).count(None) < len(CLOCKS)]
+    every = (*judged.group.evidence, *judged.group.copies)
+    dated = [e for e in every if (e.wall, e.mono, e.elapsed).count(None) < len(CLOCKS)]
     if len(dated) < 2:
         return []
     from analyzers.triage.clocks import clock_offsets  # a core alone has nothing to compare

@@ -119,9 +119,16 @@ def _homeless(name: str, number: int, incidents: int) -> Gap:
 def _closed(item: Open) -> Group:
     own = {evidence.id for evidence in item.evidence}
     lives = [life for life in item.lives if life.ids & own]
-    chosen = one_life(item.evidence, lives, item.process.port)
+    evidence = item.evidence
+    copies: list[Evidence] = []
+    if len({life.name for life in lives}) > 1:
+        from analyzers.triage.twins import without_twins  # not for one log
+
+        evidence, lives, copies = without_twins(evidence, lives)
+    chosen = one_life(evidence, lives, item.process.port)
     unnamed = item.who.pid is None and (chosen.life is None or chosen.life.pid is None)
     who = Incarnation(pid=item.process.pid) if unnamed else item.who  # a bundle's manifest names its process
     kept, more = of_this_life(chosen.items, chosen.life, chosen.later, who, item.tids)
     process = with_life(item.process, chosen.life, lives)
-    return Group(tuple(as_its_own(kept, chosen.life)), (*item.gaps, *chosen.gaps, *more), process, item.core)
+    items = tuple(as_its_own(kept, chosen.life))
+    return Group(items, (*item.gaps, *chosen.gaps, *more), process, item.core, tuple(copies))

@@ -69,7 +69,9 @@ def death_of(item: Judged, number: int, names: Sequence[str]) -> Death:
         pid=process.pid,
         build=process.build,
         at=died_at(item),
-        inputs=sorted({name for one in evidence if (name := input_of(one, names)) is not None}),
+        inputs=sorted(
+            {name for one in (*evidence, *item.group.copies) if (name := input_of(one, names)) is not None}
+        ),
         witnesses=witnesses(evidence),
         bug_key=item.signature.bug_key,
         site_key=item.signature.site_key,

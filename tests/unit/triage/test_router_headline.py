@@ -65,7 +65,7 @@ def test_the_best_founded_incident_leads_whatever_came_first() -> None:
     strong = anchor(4, ExitFact(by="systemd", signal=SIGKILL, oom=True))
     judged, _ = judge_all([weakest, planned, weak, strong])
     assert [each.finding.class_ for each in judged] == ["HOST-OOM", "SEGV", "NO-FAULT", "UNDETERMINED"]
-    assert [each.class_ for each in table_of(judged, ()).incidents][0] == "HOST-OOM"
+    assert next(each.class_ for each in table_of(judged, ()).incidents) == "HOST-OOM"
 
 
 def test_the_order_of_equals_does_not_depend_on_the_order_of_the_inputs() -> None:

@@ -70,13 +70,18 @@ def _steps(items: Sequence[Evidence]) -> Iterator[Step]:
             yield Step(moved, after.wall or 0.0, after.source)
 
 
+def _held(items: Sequence[Evidence]) -> tuple[str, ...]:
+    """Without the wall clock where it jumped: it has no one distance to anything."""
+    return tuple(clock for clock in CLOCKS if clock != "wall") if wall_steps(items) else CLOCKS
+
+
 def _apart(item: Evidence) -> float:
     return (item.wall or 0.0) - (item.mono or 0.0)
 
 
 def _within(name: str, items: Sequence[Evidence]) -> Iterator[ClockOffset]:
     """The clocks that lines of one input name together."""
-    for clock in CLOCKS:
+    for clock in _held(items):
         pairs = [
             (at, item.elapsed)
             for item in items
@@ -216,7 +221,7 @@ def _offsets(evidence: Sequence[Evidence]) -> dict[tuple[str, str], float]:
     if both and not wall_steps(evidence):
         middle = sorted(both)[len(both) // 2]
         found["mono", "wall"], found["wall", "mono"] = middle, -middle
-    for clock in CLOCKS:
+    for clock in _held(evidence):
         pairs = [
             (at, item.elapsed)
             for item in evidence

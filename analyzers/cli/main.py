@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if debug:
             _print_trace()
-        return _report(problem, failed)
+        return _report(problem, failed, args[0] if args else "")
 
 
 def _print_trace() -> None:
@@ -99,12 +99,12 @@ def _collect_garbage_again() -> None:
         gc.enable()
 
 
-def _report(problem: Exception, failed: int) -> int:
+def _report(problem: Exception, failed: int, verb: str) -> int:
     if isinstance(problem, UserError):
         _say(str(problem))
         return failed if problem.status == EXIT_FAILED else problem.status
     if _is_usage_error(problem):
-        _say(f"{_usage_message(problem)}; see llama-blackbox --help")
+        _say(f"{_usage_message(problem)}; see {_command(problem, verb)} --help")
         return EXIT_UNUSABLE
     if type(problem).__name__ == "Abort":
         return INTERRUPTED
@@ -115,6 +115,13 @@ def _report(problem: Exception, failed: int) -> int:
 def _is_usage_error(problem: Any) -> bool:
     # typer carries its own copy of click in some versions, so the class cannot be named here
     return hasattr(problem, "format_message") and hasattr(problem, "exit_code")
+
+
+def _command(problem: Any, verb: str) -> str:
+    """The command whose line was wrong, down to the verb's own method where the parser says: its help has the
+    options."""
+    said = getattr(getattr(problem, "ctx", None), "command_path", None)
+    return str(said or f"llama-blackbox {verb if verb in registry.VERBS else ''}".rstrip())
 
 
 def _usage_message(problem: Any) -> str:

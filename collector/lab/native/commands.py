@@ -16,13 +16,15 @@ from collector.lab.native.build import find_build, plan_of, prepare_build
 from collector.lab.native.compile import DISK_NEEDED, duration
 from collector.lab.native.patch import patched, unified_diff
 from collector.lab.native.recipe import Recipe
+from collector.lab.native.sdist import package_file
 from collector.lab.native.steps import terminated_like_interrupted
 from collector.lab.native.store import NativeBuild
-from collector.lab.native.tree import locked_tree
+from collector.lab.native.tree import Tree, locked_tree
+from collector.lab.reference.cache import cache_path
 from collector.lab.reference.environments import quiet
 
-# Measured on two cores with an empty compiler cache; see docs/reference-builds.md.
-COLD_CPU_MINUTES = 14
+# Measured on two cores with an empty compiler cache, 14 to 16 minutes; see docs/reference-builds.md.
+COLD_CPU_MINUTES = 16
 COLD_DOWNLOAD = "37 MB"
 
 Build = Annotated[int | None, typer.Option("--build", help="llama.cpp build number, for example 11368")]
@@ -60,7 +62,7 @@ def build(
 
     made = find_build(recipe)
     if made is None:
-        say(f"not in the cache: {cold_cost()}")
+        say(f"not in the cache: {cost_of(recipe, offline)}")
         with terminated_like_interrupted():
             made = prepare_build(recipe, progress=say, offline=offline, jobs=jobs)
     for line in cost_lines(made):
@@ -70,11 +72,17 @@ def build(
     return EXIT_OK
 
 
-def cold_cost() -> str:
-    return (
-        f"a cold machine pays a download of {COLD_DOWNLOAD}, about {COLD_CPU_MINUTES} minutes of CPU "
-        f"and {size(DISK_NEEDED)} of disk"
-    )
+def cost_of(recipe: Recipe, offline: bool) -> str:
+    """What this build still costs here: a source that is at hand is not fetched, a tree that was built once
+    takes no more disk and compiles what differs."""
+    plan = plan_of(recipe)
+    tree = Tree(cache_path("native", "trees") / plan.tree_name)
+    fetched = recipe.source is not None or tree.source.is_dir() or package_file(recipe.build).is_file()
+    download = [] if fetched or offline else [f"a download of {COLD_DOWNLOAD}"]
+    if (tree.build / "CMakeCache.txt").is_file():
+        return " and ".join([*download, "some minutes of CPU at most: a tree of it is at hand"])
+    cpu = f"up to {COLD_CPU_MINUTES} minutes of CPU (less with a warm compiler cache)"
+    return f"{', '.join([*download, cpu])} and {size(DISK_NEEDED)} of disk"
 
 
 def cost_lines(made: NativeBuild) -> list[str]:

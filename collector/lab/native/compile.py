@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analyzers.errors import UserError
-from collector.lab.native.failures import told
-from collector.lab.native.recipe import SERVER_TARGET
+from collector.lab.native.failures import BuildFailedError, told
+from collector.lab.native.recipe import COMPILERS, SERVER_TARGET
 from collector.lab.native.steps import Step, StepFailedError, run_step
 from collector.lab.native.tree import Tree
 from collector.lab.reference.cache import cache_folder
 from collector.lab.reference.environments import Progress
+from collector.lab.reference.output import printable
 
 APT = "apt-get install -y --no-install-recommends g++ cmake ninja-build ccache"
 # The largest sources of the server take about a gigabyte of memory each to compile.
@@ -57,8 +58,11 @@ def _mem_available() -> int | None:
 
 
 def require_tools(flags: Sequence[str]) -> None:
-    """Raises UserError, with the line that installs it, when a compiler, cmake or make is missing."""
+    """Raises UserError, with the line that installs it, when a compiler, cmake or make is missing. The user's
+    own compiler must be there itself: another one would make another build."""
     named = dict(flag.removeprefix("-D").split("=", 1) for flag in flags)
+    for variable, language in COMPILERS.items():
+        _demand_compiler(variable, named.get(f"CMAKE_{language}_COMPILER"))
     wanted = {
         "a C++ compiler": (named.get("CMAKE_CXX_COMPILER", "c++"), "g++", "clang++"),
         "a C compiler": (named.get("CMAKE_C_COMPILER", "cc"), "gcc", "clang"),
@@ -68,6 +72,15 @@ def require_tools(flags: Sequence[str]) -> None:
     missing = [what for what, names in wanted.items() if not any(map(shutil.which, names))]
     if missing:
         raise UserError(f"{' and '.join(missing)} is missing", where="native build", remedy=f"run: {APT}")
+
+
+def _demand_compiler(variable: str, name: str | None) -> None:
+    if name is not None and shutil.which(name) is None:
+        raise UserError(
+            "no such compiler",
+            where=f"{variable}={printable(name)}",
+            remedy=f"set {variable} to the path of one, without options, or unset it",
+        )
 
 
 def require_disk(folder: Path) -> None:
@@ -91,7 +104,7 @@ def compile_server(tree: Tree, flags: Sequence[str], jobs: int, progress: Progre
     progress("configuring with cmake")
     generator = ["-G", "Ninja" if shutil.which("ninja") else "Unix Makefiles"]
     configure = ["cmake", "-S", "llama.cpp", "-B", "build", *generator, *flags]
-    _run(tree, configure, stats, lambda _: None)
+    _configure(tree, configure, stats)
     _run(tree, _builder(tree, jobs), stats, _teller(progress, began))
     binary = tree.build / "bin" / SERVER_TARGET
     if not binary.is_file():
@@ -113,6 +126,16 @@ def _generator(tree: Tree) -> None:
     cache = tree.build / "CMakeCache.txt"
     if cache.is_file() and (tree.build / "build.ninja").is_file() != bool(shutil.which("ninja")):
         shutil.rmtree(tree.build)
+
+
+def _configure(tree: Tree, argv: Sequence[str], stats: Path) -> None:
+    """A first configuration that fails leaves no build folder: cmake keeps in it what it did not find."""
+    try:
+        _run(tree, argv, stats, lambda _: None)
+    except BuildFailedError:
+        if not any((tree.build / name).is_file() for name in ("build.ninja", "Makefile")):
+            shutil.rmtree(tree.build, ignore_errors=True)
+        raise
 
 
 def _run(tree: Tree, argv: Sequence[str], stats: Path, heard: Callable[[str], None]) -> None:

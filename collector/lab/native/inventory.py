@@ -8,7 +8,7 @@ from pathlib import Path
 from collector.lab.native.build import folder_bytes
 from collector.lab.native.fixes import fix_files, read_fix
 from collector.lab.native.store import all_builds
-from collector.lab.reference.cache import cache_folder, exclusive
+from collector.lab.reference.cache import cache_entries, cache_path, exclusive
 
 Sections = list[tuple[str, list[str]]]
 
@@ -19,18 +19,14 @@ class InUseError(Exception):
 
 def entries(kind: str) -> list[Path]:
     """The removable things of a kind: trees | builds | sources | ccache | servers."""
-    native = cache_folder("native")
     if kind == "ccache":
-        found = [native / "ccache"]
+        found = [cache_path("native", "ccache")]
     elif kind == "sources":
-        found = [
-            *sorted(cache_folder("native", "sdists").glob("*.tar.gz")),
-            *sorted(native.glob("downloader-*")),
-        ]
-    elif kind == "servers":
-        found = sorted(cache_folder("servers").iterdir())
+        packages = [each for each in cache_entries("native", "sdists") if each.name.endswith(".tar.gz")]
+        fetchers = [each for each in cache_entries("native") if each.name.startswith("downloader-")]
+        found = packages + fetchers
     else:
-        found = sorted(cache_folder("native", kind).iterdir())
+        found = cache_entries("servers") if kind == "servers" else cache_entries("native", kind)
     return [each for each in found if not _is_bookkeeping(each) and _is_ours(each)]
 
 
@@ -41,7 +37,7 @@ def _is_bookkeeping(path: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     """It lies in the cache even when links on the way to it are followed."""
-    return path.exists() and path.parent.resolve().is_relative_to(cache_folder().resolve())
+    return path.exists() and path.parent.resolve().is_relative_to(cache_path().resolve())
 
 
 def remove(entry: Path) -> int | None:

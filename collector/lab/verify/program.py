@@ -58,10 +58,11 @@ def _problem(path: Path, status: os.stat_result) -> str | None:
         return "this is a folder, not a program"
     if not stat.S_ISREG(status.st_mode):
         return "this is not a regular file"
-    if not os.access(path, os.X_OK):
-        return "this file may not be executed (chmod +x makes it so)"
     with path.open("rb") as file:
-        return _misfit(file.read(HEAD_BYTES))
+        misfit = _misfit(file.read(HEAD_BYTES))
+    if misfit is None and not os.access(path, os.X_OK):
+        return "this file may not be executed (chmod +x makes it so)"
+    return misfit
 
 
 def _misfit(head: bytes) -> str | None:

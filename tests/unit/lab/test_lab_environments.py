@@ -95,6 +95,57 @@ def test_a_full_disk_is_named_as_one_and_not_as_a_missing_package(cache, steps, 
     assert "apt-get" not in caught.value.remedy
 
 
+PIP = (
+    "ERROR: Could not find a version that satisfies the requirement xllamacpp==2026.9.99 (from versions: "
+    "0.2.7, 2026.8.10229, 2026.8.10566, 2026.9.10809, 2026.10.11549)"
+)
+
+
+@pytest.fixture
+def index(cache, steps, monkeypatch):
+    """pip that fails with ``said``; everything else pretends to succeed."""
+
+    def failing(said):
+        working = environments._run
+
+        def run(argv, failed, progress=environments.quiet):
+            if "install" in argv:
+                raise failed(said)
+            working(argv, failed, progress)
+
+        monkeypatch.setattr(environments, "_run", run)
+
+    return failing
+
+
+def test_a_version_that_is_not_published_is_answered_with_its_neighbours(index):
+    index(PIP)
+    with pytest.raises(UserError) as caught:
+        prepare("2026.9.99")
+    assert str(caught.value) == (
+        "--version 2026.9.99: no wheel of xllamacpp 2026.9.99 for this machine is published; "
+        "choose a published one: 2026.8.10229, 2026.8.10566, 2026.9.10809, 2026.10.11549"
+    )
+
+
+@pytest.mark.parametrize("listed", ["none", "x" * 9000])
+def test_an_index_that_lists_nothing_is_one_out_of_reach(index, listed):
+    index(f"ERROR: Could not find a version that satisfies the requirement x (from versions: {listed})")
+    with pytest.raises(UserError, match="cannot be installed") as caught:
+        prepare(VERSION)
+    assert "with a package index in reach" in caught.value.remedy
+    assert len(str(caught.value)) < 1000
+
+
+def test_an_error_of_pip_is_said_once(cache, monkeypatch):
+    said = []
+    command = ["sh", "-c", "echo Downloading x; echo 'ERROR: no'; exit 1"]
+    failed = lambda last: UserError(last, where="x", remedy="y")  # noqa: E731
+    with pytest.raises(UserError, match="ERROR: no"):
+        environments._run(command, failed, said.append)
+    assert said == ["Downloading x"]
+
+
 def test_leftovers_of_a_killed_builder_are_cleared_and_not_used(cache, steps):
     home = cache_folder("servers") / environment_key(VERSION)
     leftover = home.parent / f".{home.name}.dead"

@@ -11,7 +11,8 @@ import pytest
 
 from collector.lab.native import inventory
 from collector.lab.native.build import Recipe, find_build, prepare_build
-from collector.lab.native.commands import size
+from collector.lab.native.commands import cost_of, size
+from collector.lab.native.sdist import package_file
 from collector.lab.native.tree import locked_tree
 from collector.lab.reference.environments import quiet
 
@@ -27,12 +28,13 @@ def test_build_says_what_it_costs_and_what_it_cost(skeleton, tools) -> None:
     tools()
     done = reference("build", "--source", skeleton, "--fix", "count-requests", "--jobs", 1)
     assert done.returncode == 0, done.stderr
-    assert "a cold machine pays a download of 37 MB, about 14 minutes of CPU" in done.stdout
+    assert "not in the cache: up to 16 minutes of CPU" in done.stdout
+    assert "download" not in done.stdout  # the source is here
     assert "configuring with cmake" in done.stdout
     assert "mine+count-requests: built on" in done.stdout
     assert "1 of 2 files from the compiler cache" in done.stdout
     again = reference("build", "--source", skeleton, "--fix", "count-requests")
-    assert "cold machine" not in again.stdout
+    assert "not in the cache" not in again.stdout
     assert "mine+count-requests: built on" in again.stdout
 
 
@@ -43,6 +45,72 @@ def test_path_prints_the_path_and_nothing_else(skeleton, tools) -> None:
     assert made is not None
     assert done.stdout == f"{made.binary}\n"
     assert "configuring" in done.stderr
+
+
+def test_what_a_build_still_costs_is_said_of_what_is_at_hand(skeleton, tools, cache) -> None:
+    tools()
+    # GIVEN nothing THEN a package is fetched, unless that is forbidden
+    assert cost_of(Recipe(11368), offline=False).startswith("a download of 37 MB, up to 16 minutes of CPU")
+    assert "download" not in cost_of(Recipe(11368), offline=True)
+    # GIVEN the package THEN it is not fetched again
+    package_file(11368).parent.mkdir(parents=True)
+    package_file(11368).write_text("x")
+    assert "download" not in cost_of(Recipe(11368), offline=False)
+    assert "of disk" in cost_of(Recipe(11368), offline=False)
+    # GIVEN a tree that was built once THEN neither disk nor a whole compilation is paid
+    prepare_build(Recipe(0, source=skeleton))
+    cost = cost_of(Recipe(0, "count-requests", source=skeleton), offline=False)
+    assert cost == "some minutes of CPU at most: a tree of it is at hand"
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("clean",), ("clean", "--all"), ("build", "--build", "0")])
+def test_looking_makes_no_folder(cache, arguments) -> None:
+    reference(*arguments)
+    assert not cache.exists()
+
+
+def test_a_cache_that_is_no_folder_holds_nothing(cache) -> None:
+    cache.parent.mkdir()
+    cache.write_text("x")
+    done = reference("list")
+    assert (done.returncode, done.stdout.count("none")) == (0, 5)
+
+
+@pytest.mark.parametrize("variable", ["CC", "CXX"])
+def test_a_compiler_that_is_not_there_is_named_and_leaves_no_tree(
+    skeleton, tools, cache, monkeypatch, variable
+) -> None:
+    tools()
+    monkeypatch.setenv(variable, "/nope\x1b")
+    done = reference("build", "--source", skeleton)
+    assert done.returncode == 2
+    assert f"{variable}=/nope?: no such compiler; set {variable} to the path of one" in done.stderr
+    assert not (cache / "native" / "trees").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--idle", "0"), "--idle 0: not an idle limit; give seconds from 1 to 2147483, or -1"),
+        (("--idle", "-5"), "--idle -5: not an idle limit"),
+        (("--idle", "2147484"), "not an idle limit"),
+        (
+            ("--server-bin", "/etc/passwd"),
+            "/etc/passwd: this is neither an ELF program nor a script; give the",
+        ),
+        (("--server-bin", "/"), "this is a folder"),
+        (("--model", "/etc/passwd"), "/etc/passwd: not a GGUF model"),
+        (("--model", "/nope.gguf"), "/nope.gguf"),
+        (("--version", "nonsense"), "--version nonsense: not a version; give one like"),
+        (("--version", "1" * 5000), "not a version"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line_before_anything_is_made(cache, arguments, said) -> None:
+    done = reference("run", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert len(done.stderr) < 400
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,34 @@ def test_a_compiler_named_by_the_user_is_the_one_looked_for(tools, monkeypatch) 
     require_tools(("-DCMAKE_CXX_COMPILER=my-c++", "-DCMAKE_C_COMPILER=my-cc"))
 
 
+@pytest.mark.parametrize(("flag", "variable"), [("C", "CC"), ("CXX", "CXX")])
+def test_a_missing_compiler_of_the_user_is_named_though_another_is_there(tools, flag, variable) -> None:
+    tools()
+    with pytest.raises(UserError, match=f"^{variable}=/nope: no such compiler"):
+        require_tools((*FLAGS, f"-DCMAKE_{flag}_COMPILER=/nope"))
+
+
+def test_a_first_configuration_that_fails_leaves_nothing_of_what_it_did_not_find(tree, tools) -> None:
+    # GIVEN cmake that writes its cache and gives up, as with a compiler that does not work
+    notes = "mkdir -p build && echo CMAKE_CXX_COMPILER:FILEPATH=NOTFOUND > build/CMakeCache.txt"
+    tools(configure=f"{notes}; echo 'is not able to compile a simple test program'; exit 1")
+    with pytest.raises(BuildFailedError, match="no compiler that works"):
+        compile_server(tree, FLAGS, 2, quiet)
+    assert not tree.build.exists()
+    # WHEN it is set right THEN the build is made
+    tools()
+    assert compile_server(tree, FLAGS, 2, quiet).binary.is_file()
+
+
+def test_a_later_configuration_that_fails_keeps_what_was_compiled(tree, tools) -> None:
+    tools()
+    compile_server(tree, FLAGS, 2, quiet)
+    tools(configure="exit 1")
+    with pytest.raises(BuildFailedError):
+        compile_server(tree, FLAGS, 2, quiet)
+    assert (tree.build / "bin" / "llama-server").is_file()
+
+
 def test_a_disk_too_small_is_said_before_anything_is_compiled(tmp_path, monkeypatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5 << 20))

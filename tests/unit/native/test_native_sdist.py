@@ -9,9 +9,9 @@ import pytest
 
 from analyzers.errors import UserError
 from collector.lab.native import sdist
-from collector.lab.native.sdist import expected_hash, fetch, neighbours, package_file
+from collector.lab.native.sdist import expected_hash, fetch, package_file
 from collector.lab.native.steps import StepFailedError
-from collector.lab.reference.environments import quiet
+from collector.lab.reference.environments import neighbours, quiet
 
 BUILD = 12345
 PACKAGE = b"the package"
@@ -73,6 +73,7 @@ def test_a_cached_package_that_was_changed_is_noticed(index) -> None:
 
 
 def test_a_damaged_note_is_no_pin(index, cache) -> None:
+    package_file(BUILD).parent.mkdir(parents=True)
     package_file(BUILD).with_suffix(".json").write_text("[")
     assert expected_hash(BUILD) is None
 
@@ -106,8 +107,8 @@ def test_a_build_that_is_not_published_is_answered_with_its_neighbours(index) ->
 
 def test_neighbours_are_the_nearest_on_each_side() -> None:
     text = "(from versions: 1.0.0, 2.0.0, 3.0.0, 5.0.0, 6.0.0, 7.0.0)"
-    assert neighbours(4, text) == [2, 3, 5, 6]
-    assert neighbours(4, "nothing") == []
+    assert neighbours("4.0.0", text) == ["2.0.0", "3.0.0", "5.0.0", "6.0.0"]
+    assert neighbours("4.0.0", "nothing") == []
 
 
 def test_an_index_out_of_reach_is_another_error(index) -> None:

@@ -83,6 +83,7 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
         (tmp_path, "folder"),
         (tmp_path / "pipe", "not a regular file"),
         (plain, "may not be executed"),
+        (Path("/etc/passwd"), "neither an ELF program nor a script"),  # not: chmod +x makes it one
         (plain / "below", "cannot be read"),
     ):
         with pytest.raises(UserError, match=named):

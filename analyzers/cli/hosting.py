@@ -14,7 +14,7 @@ from analyzers.errors import UserError
 from analyzers.privacy.visible import visible
 
 SELECTOR = ("collector.hostpick", "select")
-INSTALL = "pip install 'llama-blackbox[agent]'"
+EXTRA = "agent"
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,12 @@ def _selector() -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as missing:
+        from analyzers.cli.extras import install_line
+
         raise UserError(
-            f"picking evidence from this host needs {missing.name}, which is not installed",
+            f"picking evidence from this host needs {missing.name} (llama-blackbox[{EXTRA}])",
             where="llama-blackbox triage",
-            remedy=f"run: {INSTALL}; or name the evidence: llama-blackbox triage FILE…",
+            remedy=f"run: {install_line(EXTRA)}; or name the evidence: llama-blackbox triage FILE…",
         ) from None
 
 

@@ -30,13 +30,15 @@ class Verb:
 
     @property
     def install_line(self) -> str:
-        return f"pip install 'llama-blackbox[{self.extra}]'"
+        from analyzers.cli.extras import install_line  # metadata is read only when something is missing
+
+        return install_line(self.extra or "")
 
     def load(self) -> Any:
         """The verb's typer application. Raises UserError when its extra is missing."""
         if self.missing:
             raise UserError(
-                f"the verb needs {', '.join(self.missing)}",
+                f"the verb needs {', '.join(self.missing)} (llama-blackbox[{self.extra}])",
                 where=f"llama-blackbox {self.name}",
                 remedy=f"run: {self.install_line}",
             )

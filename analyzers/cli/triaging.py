@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzers.cli.output import for_a_reader, printable_json, printing
+from analyzers.cli.progress import Progress
+from analyzers.cli.screen import show, typed
 from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
 from analyzers.triage.run import Options, Triage, finish, triage
 
 if TYPE_CHECKING:
     from analyzers.cli.hosting import Selection
 
-FLAGS = frozenset({"--json", "--markdown", "--fast", "--include-private"})
+FLAGS = frozenset({"--json", "--markdown", "--fast", "--include-private", "--details"})
 
 
 def plainly(args: Sequence[str]) -> int | None:
@@ -33,6 +35,7 @@ def plainly(args: Sequence[str]) -> int | None:
         markdown="--markdown" in options,
         fast="--fast" in options,
         include_private="--include-private" in options,
+        details="--details" in options,
     )
 
 
@@ -46,28 +49,42 @@ def carry_out(
     html: Path | None = None,
     fast: bool = False,
     include_private: bool = False,
+    incident: int | None = None,
+    details: bool = False,
     selection: Selection | None = None,
 ) -> int:
     """Say what happened; returns the exit status. Raises UserError when an input cannot be used.
 
-    Without ``inputs`` the collector picks them from this host, by ``selection``.
+    Without ``inputs`` the collector picks them from this host, by ``selection``. Of several incidents the
+    terminal shows their table and one verdict; ``incident`` picks one, and ``details`` shows all of it.
     """
     if json and markdown:
         raise UserError("--json and --markdown exclude each other", where="triage", remedy="give one of them")
     if html is not None:
         _spare_inputs(html, [*inputs, *([exe] if exe else [])])
+    command = typed(inputs, [("--exe", exe), *(("--symbols", path) for path in symbols)], selection)
     with ExitStack() as stack:
         inputs = inputs or _from_host(selection, include_private, stack)
+        progress = Progress()
         options = Options(
-            exe=exe, symbols=tuple(symbols), fast=fast, include_private=include_private, journals=_journals
+            exe=exe,
+            symbols=tuple(symbols),
+            fast=fast,
+            include_private=include_private,
+            journals=_journals,
+            incident=incident,
+            progress=progress,
         )
-        result = triage(inputs, options, stack)
+        try:
+            result = triage(inputs, options, stack)
+        finally:
+            progress.done()
         if json or markdown:
             result = finish(result)
             with for_a_reader(), printing():
                 print(printable_json(result.report.to_json()) if json else _markdown(result))
         else:
-            result = _terminal(result)
+            result = show(result, details=details, command=command)
         if html is not None:
             with for_a_reader():
                 _write_html(result, html)
@@ -108,24 +125,6 @@ def _markdown(result: Triage) -> str:
     from analyzers.render.markdown import render_markdown
 
     return render_markdown(result.report)
-
-
-def _terminal(result: Triage) -> Triage:
-    """The verdict first, whole; then what takes longer."""
-    from rich.console import Console
-
-    from analyzers.render.terminal import render_follow_up, render_terminal
-
-    console = Console(highlight=False)
-    with for_a_reader(), printing():
-        render_terminal(result.report, console)
-    if result.options.fast or not result.pending:
-        return result
-    with Console(stderr=True).status("asking gdb and hashing the inputs (the verdict above stands)"):
-        done = finish(result)
-    with for_a_reader(), printing():
-        render_follow_up(done.report, console, before=result.report)
-    return done
 
 
 def _write_html(result: Triage, target: Path) -> None:

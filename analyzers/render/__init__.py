@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["render_html", "render_markdown", "render_terminal"]
 
 
-def render_terminal(report: Report, console: Console) -> None:
-    """Print the report on ``console``, at its width, with its encoding; plain under NO_COLOR."""
+def render_terminal(
+    report: Report, console: Console, *, details: bool | None = None, table: bool = True
+) -> None:
+    """Print the report on ``console``, at its width, with its encoding; plain under NO_COLOR.
+
+    Several incidents: their table and one verdict; the rest of it with ``details``, alone without ``table``.
+    """
     from analyzers.render.terminal import render_terminal as render
 
-    render(report, console)
+    render(report, console, details=details, table=table)
 
 
 def render_markdown(report: Report) -> str:

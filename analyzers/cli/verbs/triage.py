@@ -11,6 +11,12 @@ from analyzers.cli.hosting import Selection
 from analyzers.cli.triaging import carry_out
 from analyzers.errors import UserError
 
+INPUTS = (
+    "any mix, told by content: cores (also packed or cut), server logs, journals (journalctl in any form, or "
+    "raw files), kernel logs, docker and kubectl logs, stack traces, coredumpctl, systemctl, inspect and ss "
+    "texts, pasted issues, bundles, folders, zip archives; - is standard input"
+)
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -18,7 +24,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def run(
     inputs: Annotated[
         list[Path] | None,
-        typer.Argument(help="cores, server logs, journal exports or JSON, kernel lines, traces, bundles"),
+        typer.Argument(help=INPUTS),
     ] = None,
     exe: Annotated[
         Path | None, typer.Option(help="the executable of the core, when it is not where it was")
@@ -31,7 +37,15 @@ def run(
         bool, typer.Option("--json", help="print the report as JSON (llama-blackbox/report/1)")
     ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown for a bug report")] = False,
-    html: Annotated[Path | None, typer.Option(help="write a self-contained page to this file")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="write a self-contained page to this file; - is standard output")
+    ] = None,
+    incident: Annotated[
+        int | None, typer.Option(min=1, help="of several incidents: this one of the table, whole")
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="of several incidents: stacks, timeline and evidence as well")
+    ] = False,
     fast: Annotated[
         bool, typer.Option("--fast", help="leave out what follows the verdict: hash and gdb")
     ] = False,
@@ -54,7 +68,11 @@ def run(
 ) -> int:
     """Say what happened, where and why, from any mix of evidence. Nothing given is ever changed.
 
-    Without an input: the newest death of a llama-server on this host.
+    Several deaths give one table, the verdict of the best-founded one and what to do.
+
+    Without an input: the newest death of a llama-server on this host, or as --unit, --pid, --since and --boot
+    say.
+
     Exit status: 0 a verdict, 3 undetermined, 2 an input cannot be used.
     """
     selection = Selection(unit, pid, since, boot, journal)
@@ -70,5 +88,7 @@ def run(
         html=html,
         fast=fast,
         include_private=include_private,
+        incident=incident,
+        details=details,
         selection=selection,
     )

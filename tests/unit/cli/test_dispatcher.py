@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 
@@ -49,12 +50,14 @@ def test_a_verb_without_its_extra_is_listed_with_the_line_that_installs_it(
     monkeypatch.setitem(registry.VERBS, "poor", poor)
     _, out, _ = run(capsys, "--help")
     assert "poor" in out
-    assert "pip install 'llama-blackbox[lab]'" in out
+    assert "pip install" in out
+    assert "gguf" in out
     status, _, err = run(capsys, "poor")
     assert status == 2
     assert err.count("\n") == 1
     assert "no_such_package_here" in err
-    assert "pip install 'llama-blackbox[lab]'" in err
+    assert "llama-blackbox[lab]" in err
+    assert re.search(r"run: \S+ -m pip install .*gguf", err)
 
 
 def test_an_unknown_verb_is_one_line_with_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:

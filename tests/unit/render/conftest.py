@@ -22,11 +22,11 @@ def read(name: str) -> Report:
     return Report.from_json((REPORTS / f"{name}.json").read_bytes())
 
 
-def terminal_text(report: Report, **options: Any) -> str:
-    """What the terminal gets, byte for byte."""
+def terminal_text(report: Report, *, details: bool | None = True, table: bool = True, **options: Any) -> str:
+    """What the terminal gets, byte for byte: all of it, unless ``details`` says otherwise."""
     buffer = io.StringIO()
     console = Console(file=buffer, **{"width": 80, **options})
-    render_terminal(report, console)
+    render_terminal(report, console, details=details, table=table)
     return buffer.getvalue()
 
 
@@ -60,6 +60,9 @@ def hostile() -> Callable[[str], Report]:
 
     def build(text: str) -> Report:
         data = read("eight_incidents").model_dump(mode="json", by_alias=True)
+        cores = read("eight_cores").model_dump(mode="json", by_alias=True)
+        data["incidents"] = [*cores["incidents"], *data["incidents"]]
+        data["clocks"] = cores["clocks"]
         data["gaps"] = [{"what": "w", "why": "y", "command": "c"}]
         data["later"] = {"field": "from a newer writer"}
         data["host"]["rack"] = "r"
@@ -68,11 +71,12 @@ def hostile() -> Callable[[str], Report]:
     return build
 
 
-@pytest.fixture(params=["terminal", "terminal-ascii", "markdown", "html"])
+@pytest.fixture(params=["terminal", "terminal-brief", "terminal-ascii", "markdown", "html"])
 def rendering(request: pytest.FixtureRequest) -> Callable[[Report], str]:
     """Each rendering as a function from report to text."""
     ways: dict[str, Callable[[Report], str]] = {
         "terminal": terminal_text,
+        "terminal-brief": lambda report: terminal_text(report, details=None),
         "terminal-ascii": ascii_text,
         "markdown": render_markdown,
         "html": render_html,
@@ -84,7 +88,7 @@ def ascii_text(report: Report) -> str:
     """The terminal rendering on a stdout that knows ASCII only."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", errors="strict", newline="\n")
-    render_terminal(report, Console(file=stream, width=80))
+    render_terminal(report, Console(file=stream, width=80), details=True)
     stream.flush()
     return raw.getvalue().decode("ascii")
 

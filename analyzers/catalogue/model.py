@@ -96,7 +96,9 @@ class BuildRange:
         return self.first <= build and (self.last is None or build <= self.last)
 
     def __str__(self) -> str:
-        return f"{self.status}: b{self.first} {f'to b{self.last}' if self.last else 'and later'}"
+        last = self.last if self.last is not None else max(witness.build for witness in self.witnesses)
+        shown = f"{self.status}: b{self.first}" + (f" to b{last}" if last != self.first else "")
+        return shown if self.last is not None else f"{shown}; in later builds presumed"
 
 
 @dataclass(frozen=True)

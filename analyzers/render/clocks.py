@@ -34,16 +34,27 @@ def sentence(offset: ClockOffset, *, public: bool = False) -> str:
         dated, behind = (other, one) if offset.seconds < 0 else (one, other)
         zero = wall_text(abs(offset.seconds), "%Y-%m-%d %H:%M:%S.mmm UTC")
         return f"0 of {behind} is {zero} by {dated}{founded}"
+    if began := _zero_since_boot(offset):
+        return f"0 of {one if began < 0 else other} is {_length(abs(began))} after boot{founded}"
     if not offset.seconds:
         return f"{one} and {other} agree{founded}"
     side = "behind" if offset.seconds < 0 else "ahead of"
     return f"{one} is {_length(abs(offset.seconds))} {side} {other}{founded}"
 
 
+def _zero_since_boot(offset: ClockOffset) -> float:
+    """Seconds from boot to the zero of the log's clock, negative where ``clock`` is that one; else 0."""
+    kinds = [_SPLIT.split(clock.strip(), maxsplit=1)[0] for clock in (offset.clock, offset.to)]
+    since_boot = {"mono", "kernel"} & set(kinds) and "elapsed" in kinds
+    started = since_boot and (offset.seconds < 0) == (kinds[0] == "elapsed")
+    return offset.seconds if started else 0.0
+
+
 def _name(clock: str, public: bool) -> str:
     """A clock in words; what follows its kind is the source, in brackets."""
     kind, *rest = _SPLIT.split(clock.strip(), maxsplit=1)
-    source = rest[0].rstrip(") ") if rest else ""
+    source = rest[0].strip() if rest else ""
+    source = source[:-1] if "(" in clock[: len(clock) - len(source)] and source.endswith(")") else source
     name = NAMES.get(kind)
     if name is None:
         return "another clock" if public else clock

@@ -19,6 +19,7 @@ PLUMBING = re.compile(
     r"waitpid|pthread_kill|server_http_context::|ggml_(?:print_backtrace|abort|uncaught_exception)|"
     r"_?Py|py(?:main|run)_|cfunction_|run_(?:mod|eval_code)|main$)"
 )
+DOUBTFUL = ("scanned", "guessed")  # found on the stack, not reached by unwinding: the call may be an old one
 WAITS = re.compile(r"pthread_cond_\w*wait")  # with or without time-out: that tells asleep from awake
 
 
@@ -119,6 +120,11 @@ def place(frame: FrameView) -> str:
         return f"{frame.file}:{frame.line}" if frame.line else frame.file
     module = (frame.module or "").rsplit("/", 1)[-1]
     return f"{module}+{frame.offset}" if module and frame.offset else module
+
+
+def doubt(frame: FrameView) -> str:
+    """How a frame is known, where that is less than by unwinding; empty for the others."""
+    return frame.trust if frame.trust in DOUBTFUL else ""
 
 
 def ordered(threads: Sequence[Thread]) -> list[Thread]:

@@ -92,9 +92,10 @@ def _thread(thread: Thread) -> str:
     opened = " open" if frames.is_telling(thread) else ""
     items = "".join(_row(row) for row in frames.rows(thread)) or "<li>no frames</li>"
     name = f' <span class="quiet">{markup(thread.name)}</span>' if thread.name else ""
+    known = f'<p class="hint">{markup(thread.trust)}</p>' if thread.trust else ""
     return (
         f"<details{opened}><summary>{markup(frames.title(thread))}{name}</summary>"
-        f'<ol class="frames mono">{items}</ol></details>'
+        f'{known}<ol class="frames mono">{items}</ol></details>'
     )
 
 
@@ -115,7 +116,8 @@ def _frame(index: int, frame: FrameView) -> str:
     where = f' <span class="where">{markup(frames.place(frame))}</span>' if frames.place(frame) else ""
     name = f'<span title="{markup(frame.function or "")}">{markup(frames.short_name(frame.function))}</span>'
     opening = '<li class="telling">' if frame.telling else "<li>"
-    return f'{opening}<span class="no">#{index}</span>{name}{times}{tag}{where}</li>'
+    doubt = f' <span class="where">[{frames.doubt(frame)}]</span>' if frames.doubt(frame) else ""
+    return f'{opening}<span class="no">#{index}</span>{name}{times}{tag}{doubt}{where}</li>'
 
 
 def moments(story: Story) -> str:

@@ -112,6 +112,8 @@ def _thread(thread: Thread, *, opened: bool) -> str:
 
 
 def _frames(thread: Thread) -> Iterator[str]:
+    if thread.trust:
+        yield f"        ({thread.trust})"
     for row in frames.rows(thread):
         if row.frame is None:
             yield f"        {frames.folded_text(row)}"
@@ -119,7 +121,8 @@ def _frames(thread: Thread) -> Iterator[str]:
         mark = ">" if row.frame.telling else " "
         times = f" × {words.grouped(row.frame.repeat)}" if row.frame.repeat > 1 else ""
         name = frames.short_name(row.frame.function)
-        yield f"{mark} #{row.index:<4} {name}{times}  {frames.place(row.frame)}".rstrip()
+        doubt = f"  [{frames.doubt(row.frame)}]" if frames.doubt(row.frame) else ""
+        yield f"{mark} #{row.index:<4} {name}{times}{doubt}  {frames.place(row.frame)}".rstrip()
 
 
 def _details(title: str, lines: list[str], *, opened: bool) -> str:

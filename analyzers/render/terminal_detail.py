@@ -76,6 +76,8 @@ def stacks(page: Page, report: Report) -> None:
 
 def stack(page: Page, thread: Thread) -> None:
     page.heading(frames.title(thread))
+    if thread.trust:
+        page.say(thread.trust, "quiet")
     _frames(page, thread)
 
 
@@ -95,9 +97,9 @@ def _frames(page: Page, thread: Thread) -> None:
         name = page.look.text(frames.short_name(frame.function), style)
         times = page.look.text(f" × {words.grouped(frame.repeat)}" if frame.repeat > 1 else "", style)
         where = frames.place(frame) if page.look.width >= WIDE else ""
-        page.hang(
-            page.look.text(mark, style), name, times, page.look.text(f"  {where}" if where else "", "quiet")
-        )
+        notes = (f"[{frames.doubt(frame)}]" if frames.doubt(frame) else "", where)
+        aside = "".join(f"  {note}" for note in notes if note)
+        page.hang(page.look.text(mark, style), name, times, page.look.text(aside, "quiet"))
 
 
 def timeline(page: Page, report: Report) -> None:

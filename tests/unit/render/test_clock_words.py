@@ -53,6 +53,19 @@ def test_a_clock_without_a_date_is_told_by_its_zero(pair: tuple[str, str, float]
     assert "behind" not in text
 
 
+@pytest.mark.parametrize(
+    ("clock", "to", "sign"), [("mono (x.export)", "elapsed (x.export)", 1), ("elapsed (x)", "kernel (y)", -1)]
+)
+def test_a_log_that_began_after_boot_is_told_by_that(clock: str, to: str, sign: float) -> None:
+    assert offset(sign * 8.25, clock, to).startswith("0 of the log's clock (x")
+    assert "is 8.250 s after boot" in offset(sign * 8.25, clock, to)
+    assert "after boot" not in offset(sign * -8.25, clock, to)
+
+
+def test_a_name_with_brackets_stays_whole() -> None:
+    assert "(log (1))" in offset(1.0, "mono (log (1))", "kernel (k)")
+
+
 def test_unknown_and_broken_values_are_shown_not_refused() -> None:
     assert "sundial of Ur" in offset(1.0, "sundial of Ur")
     for odd in (float("inf"), float("nan")):

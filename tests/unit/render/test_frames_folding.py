@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.contracts.report import FrameView, Thread
+from analyzers.contracts.report import FrameView, Report, Thread
 from analyzers.render.frames import MAX_ROWS, folded_text, ordered, place, rows, short_name
 
 
@@ -92,3 +94,19 @@ def test_place_prefers_source_then_module() -> None:
     assert place(frame("a", file="x.cpp", line=7, module="/usr/lib/m.so", offset="0x1")) == "x.cpp:7"
     assert place(frame("a", module="/usr/lib/m.so", offset="0x1")) == "m.so+0x1"
     assert place(frame("a")) == ""
+
+
+def test_frames_that_were_only_found_on_the_stack_say_so(
+    sample: Callable[[str], Report], rendering: Callable[[Report], str]
+) -> None:
+    # GIVEN a stack of which one frame was unwound and the next only found WHEN rendered in full
+    report = sample("d1")
+    crashed = report.threads[0]
+    first, second, *rest = crashed.frames
+    known = [first.model_copy(update={"trust": "register"}), second.model_copy(update={"trust": "guessed"})]
+    thread = crashed.model_copy(update={"frames": [*known, *rest], "trust": "the frames are poor"})
+    text = rendering(report.model_copy(update={"threads": [thread]}))
+    # THEN the doubtful one is marked, the other is not, and the sentence on all stands there
+    assert text.count("[guessed]") == 1
+    assert "[register]" not in text
+    assert "the frames are poor" in text

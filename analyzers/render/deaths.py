@@ -149,10 +149,17 @@ def _leaf(function: str) -> str:
 
 
 def title(group: Incident) -> str:
-    """`SEGV-UAF-SLEEP, D1, proven`: what the group's deaths are and how sure that is."""
+    """`SEGV-UAF-SLEEP, D1, proven, under handle_slots`: what the group's deaths are, how sure that is, and
+    the route handler where they share one: two groups of one defect differ by it."""
     sure = confidence(group)
-    parts = (group.class_, group.defect or "", "" if sure == group.class_.lower() else sure)
+    parts = (group.class_, group.defect or "", "" if sure == group.class_.lower() else sure, _under(group))
     return ", ".join(part for part in parts if part)
+
+
+def _under(group: Incident) -> str:
+    handlers = {death.handler for death in group.deaths}
+    only = next(iter(handlers)) if len(handlers) == 1 else None
+    return f"under {_leaf(only)}" if only else ""
 
 
 def sure(death: Death) -> str:

@@ -37,7 +37,9 @@ def test_the_table_says_everything_once(sample: Sample, terminal: Terminal) -> N
     head = head_of(terminal(report, details=None, width=120))
     # THEN overview, group, and a line for each death with all that was asked of it
     assert head.startswith(report.overview)
-    assert "8 × SEGV-UAF-SLEEP, D1, proven: D1 under POST /v1/messages/count_tokens" in head
+    assert "8 × SEGV-UAF-SLEEP, D1, proven, under handle_count_tokens: D1 under POST" in " ".join(
+        head.split()
+    )
     assert "top frames tokenize 6, tokenizer_st_partition 2" in head
     assert "PIDs 3159, 3176, 3193, 3210, 3227, 3244 and 2 more" in head
     assert "2026-12-01 04:00:05 to 06:18:35 UTC (2 h 18 min)" in head

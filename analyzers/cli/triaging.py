@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,6 @@ def carry_out(
     command = typed(inputs, [("--exe", exe), *(("--symbols", path) for path in symbols)], selection)
     with ExitStack() as stack:
         inputs = inputs or _from_host(selection, include_private, stack)
-        progress = Progress()
         options = Options(
             exe=exe,
             symbols=tuple(symbols),
@@ -73,12 +73,8 @@ def carry_out(
             include_private=include_private,
             journals=_journals,
             incident=incident,
-            progress=progress,
         )
-        try:
-            result = triage(inputs, options, stack)
-        finally:
-            progress.done()
+        result = _read(inputs, options, stack)
         if json or markdown:
             result = finish(result)
             with for_a_reader(), printing():
@@ -89,6 +85,14 @@ def carry_out(
             with for_a_reader():
                 _write_html(result, html)
     return EXIT_UNDETERMINED if result.report.verdict.confidence == "undetermined" else EXIT_OK
+
+
+def _read(inputs: Sequence[Path], options: Options, stack: ExitStack) -> Triage:
+    progress = Progress()
+    try:
+        return triage(inputs, replace(options, progress=progress), stack)
+    finally:
+        progress.done()
 
 
 def _journals(files: Sequence[Path], target: Path) -> None:

@@ -36,13 +36,13 @@ def reference() -> None:
     """Reference servers: real llama-servers on a tiny model, from wheels or compiled from source."""
 
 
-app.command("build")(commands.build)
-app.command("list")(commands.list_)
-app.command("clean")(commands.clean)
-app.command("diff")(commands.diff)
+app.command("build", short_help="compile a llama-server, or find it in the cache")(commands.build)
+app.command("list", short_help="what the cache holds, and the fixes there are")(commands.list_)
+app.command("clean", short_help="remove parts of the cache")(commands.clean)
+app.command("diff", short_help="what a fix changes, as a unified diff")(commands.diff)
 
 
-@app.command()
+@app.command(short_help="one server in the foreground, its log with times")
 def run(
     version: Annotated[
         str | None, typer.Option(help=f"xllamacpp version to run; {UNLOAD_VERSION} by default")

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from analyzers.catalogue.loader import catalogue
-from analyzers.contracts.trials import CRASHED, Finding, Trial, TrialRun
+from analyzers.contracts.trials import CRASHED, LEAKED, Finding, Trial, TrialRun
 from analyzers.errors import UserError
 from analyzers.version import __version__
 from collector.lab.reference.server import ReferenceServer
@@ -82,7 +82,8 @@ def trial_line(trial: Trial) -> str:
     about = " ".join(filter(None, (trial.defect, trial.point or trial.state, trial.route)))
     judged = trial.judgement
     verdict = f": {judged.class_} {judged.defect or ''} ({judged.confidence})".rstrip() if judged else ""
-    notes = f" - {trial.notes[0]}" if trial.notes and not trial.reached else ""
+    telling = not trial.reached or trial.outcome == LEAKED
+    notes = f" - {trial.notes[0]}" if trial.notes and telling else ""
     return f"trial {trial.number}: {about}: {trial.outcome}{verdict}{notes}"
 
 

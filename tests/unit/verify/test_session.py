@@ -16,6 +16,7 @@ from analyzers.contracts.trials import (
     ANSWERED,
     CRASHED,
     INCONCLUSIVE,
+    LEAKED,
     SOUND,
     STRANDED,
     Subject,
@@ -280,3 +281,13 @@ def test_a_line_of_a_trial_names_what_a_person_follows() -> None:
     assert line == "trial 4: D2 post POST /tokenize: crashed: SEGV-UAF-SLEEP D2 (proven)"
     missed = made(INCONCLUSIVE, "D3", reached=False, notes=["the sleep came late"])
     assert trial_line(missed).endswith("inconclusive - the sleep came late")
+
+
+def test_a_line_tells_the_figures_of_a_leak_and_why_a_trial_missed() -> None:
+    for outcome, reached, told in (
+        (LEAKED, True, True),
+        (INCONCLUSIVE, False, True),
+        (ANSWERED, True, False),
+    ):
+        line = trial_line(made(outcome, reached=reached, notes=["asleep it holds 34.8 MiB more"]))
+        assert ("34.8 MiB" in line) == told

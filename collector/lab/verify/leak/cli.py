@@ -30,7 +30,13 @@ def leak(
     output: opt.Output = None,
     update_catalogue: opt.UpdateCatalogue = False,
 ) -> int:
-    """D5: does a draft model stay in memory while the server sleeps? Measured beside a twin without one."""
+    """D5: does a draft model stay in memory while the server sleeps? Measured beside a twin without one.
+
+    Both models are generated, and nothing is drawn at random: there is no --model and no --seed. The
+    reproducer of the other methods shows D1 to D3 alone.
+
+    Exit status: 0 sound, 1 the draft stays, 2 server or command line unusable, 125 inconclusive.
+    """
     outputs = opt.Outputs(json=json, junit=junit, folder=output, update_catalogue=update_catalogue)
     wanted = Wanted(version=version, server_bin=server_bin, build=build, fix=fix)
     made = run(

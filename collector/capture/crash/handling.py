@@ -20,6 +20,12 @@ def handle(words: list[str], folder: str) -> int:
     except (ValueError, KeyError) as problem:
         tell(f"called in a way the kernel does not: {problem}")
         return 2
+    return dispose(crash, folder)
+
+
+def dispose(crash: Crash, folder: str) -> int:
+    """Keep the crash whose core stands on descriptor 0, or pass it on. The exit status; does not return when
+    another program takes over."""
     try:
         kept = _keep(crash, folder)
     except Exception as problem:  # noqa: BLE001  a fault of ours must not swallow another program's core

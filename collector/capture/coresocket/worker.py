@@ -1,0 +1,44 @@
+"""One crash off the socket, in a process of its own: kept, or passed on with the core as standard input."""
+
+import os
+import socket
+
+from collector.capture.coresocket import handshake, who
+from collector.capture.coresocket.limits import HANDSHAKE_SECONDS
+from collector.capture.crash import handling
+from collector.capture.crash.kmsg import tell
+from collector.capture.crash.proc import Process
+
+_CORE, _OUTPUT, _ERRORS, _PIDFD = 0, 1, 2, 3
+
+
+def work(peer: socket.socket, folder: str, asked: bool) -> int:
+    """Exit status; does not return when another program takes over. ``asked``: an ``@@`` socket."""
+    try:
+        peer.settimeout(HANDSHAKE_SECONDS)
+        pidfd = who.pidfd_of(peer)
+        pid, dumped, signal = who.dump_of(pidfd)
+        process = Process(pid)
+        if who.dump_of(pidfd)[0] != pid:
+            raise who.NoCrashError(f"PID {pid} is another process by now")
+        crash = who.crash_of(process, dumped, signal)
+        if asked:
+            handshake.take_core(peer)
+        peer.settimeout(None)
+    except (OSError, ValueError, who.NoCrashError, handshake.RefusedError) as problem:
+        tell(f"a connection to the coredump socket was not taken: {problem}")
+        return 1
+    os.close(process.folder)
+    _arrange(peer, pidfd)
+    crash.values["F"] = str(_PIDFD)
+    return handling.dispose(crash, folder)
+
+
+def _arrange(peer: socket.socket, pidfd: int) -> None:
+    """Descriptors as the kernel hands them to a program: the core, nothing, nothing, the process."""
+    core, nothing = os.dup(peer.fileno()), os.open("/dev/null", os.O_RDWR)
+    kept = os.dup(pidfd)
+    for source, target in ((core, _CORE), (nothing, _OUTPUT), (nothing, _ERRORS), (kept, _PIDFD)):
+        os.dup2(source, target)
+    os.closerange(_PIDFD + 1, max(core, nothing, kept, peer.fileno(), pidfd) + 1)
+    peer.detach()

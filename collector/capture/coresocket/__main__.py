@@ -34,7 +34,7 @@ def main(words: list[str], folder: str) -> int:
 
 if __name__ == "__main__":
     here = os.path.abspath(__file__)
-    if dict(os.environ) != CLEAN:
+    if not set(os.environ) <= {*CLEAN, "LC_CTYPE"}:  # Python adds the second one by itself
         os.execve(sys.executable, [sys.executable, "-ISB", here, *sys.argv[1:]], CLEAN)  # noqa: S606
     _find_packages(os.path.dirname(os.path.dirname(here)))
     sys.exit(main(sys.argv[1:], os.path.dirname(os.path.dirname(here))))

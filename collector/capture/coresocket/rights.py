@@ -28,17 +28,24 @@ def give_up(previous: str) -> bool:
     """Whether rights were given up. Raises nothing: what cannot be given up stays."""
     if previous.startswith("|"):
         return False
-    libc = _libc()
+    libc, held = _libc(), _permitted()
     for number in range(_MOST + 1):
         if number not in KEPT:
             libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-    mask = sum(1 << number for number in KEPT)
+    mask = sum(1 << number for number in KEPT) & held
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
     done = libc.capset(header, data) == 0
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     return bool(done)
+
+
+def _permitted() -> int:
+    """This process's permitted capabilities: a container may have been given fewer than all."""
+    with open("/proc/self/status", "rb") as file:
+        rows = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
+    return int(rows.get(b"CapPrm", b"0"), 16)
 
 
 def _libc() -> ctypes.CDLL:

@@ -118,10 +118,7 @@ def serve(path: str, folder: str) -> int:
     listener = listen(path)
     asked = _asked(path)
     gave = rights.give_up(previous(folder))
-    print(
-        f"listening on {path}" + ("" if gave else ", with all rights: crashes are passed on to a program"),
-        flush=True,
-    )
+    print(f"listening on {path}" + ("" if gave else ", with all of root's rights"), flush=True)
     if asked is None:
         print(
             f"note: kernel.core_pattern names another place than {path}; nothing comes here", file=sys.stderr

@@ -7,8 +7,9 @@ The peer's pidfd names the process for certain, and says whether it is dumping c
 import fcntl
 import os
 import socket
+from select import poll
 from struct import Struct
-from time import time
+from time import monotonic, time
 
 from collector.capture.crash.decide import DELETED
 from collector.capture.crash.proc import Process
@@ -22,6 +23,11 @@ _DUMPED, _AS_ROOT = 1, 8  # PIDFD_COREDUMPED, PIDFD_COREDUMP_ROOT
 _DUMPING = 0x200  # PF_DUMPCORE in stat's flags
 _ORDINARY, _ROOT_MODE = "1", "2"
 _CPU_FIELD = 36  # of stat, after the name
+_HEADER = 64 + 56  # ELF header and one program header
+_SIGNAL_AT = 12 + 8 + 12  # a note's header, its owner CORE, pr_cursig in struct elf_prstatus
+_NOTE = _SIGNAL_AT + 2
+_PEEK_SECONDS = 1.0
+_PEEK_BYTES = 128 << 10  # less than a socket holds; program headers of 2,300 mappings
 
 
 class NoCrashError(Exception):
@@ -67,6 +73,28 @@ def crash_of(process: Process, dumped: int, signal: int) -> Crash:
     values["e"] = process.read(f"task/{tid}/comm", 64).decode("utf-8", "surrogateescape").rstrip("\n")
     values["E"], values["f"] = program.replace("/", "!"), program.rpartition("/")[2]
     return Crash(values)
+
+
+def signal_in(peer: socket.socket) -> str:
+    """The signal in the first note of the core that comes, which stays unread; empty when it cannot be had.
+
+    Kernels before 6.19 do not tell it by the pidfd.
+    """
+    until = monotonic() + _PEEK_SECONDS
+    room = _HEADER
+    while monotonic() < until:
+        data = peer.recv(room, socket.MSG_PEEK)
+        if not data or data[:4] != b"\x7fELF":
+            return ""
+        if len(data) >= _HEADER:
+            at = int.from_bytes(data[72:80], "little")  # of the first program header, which is the notes'
+            room = at + _NOTE
+            if len(data) >= room and room <= _PEEK_BYTES:
+                return str(int.from_bytes(data[at + _SIGNAL_AT : room], "little"))
+            if room > _PEEK_BYTES:
+                return ""
+        poll().poll(1)
+    return ""
 
 
 def crashing_thread(process: Process) -> int:

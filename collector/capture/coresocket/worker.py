@@ -24,6 +24,8 @@ def work(peer: socket.socket, folder: str, asked: bool) -> int:
         crash = who.crash_of(process, dumped, signal)
         if asked:
             handshake.take_core(peer)
+        if not signal:
+            crash.values["s"] = who.signal_in(peer)
         peer.settimeout(None)
     except (OSError, ValueError, who.NoCrashError, handshake.RefusedError) as problem:
         tell(f"a connection to the coredump socket was not taken: {problem}")

@@ -7,21 +7,18 @@ fetch cmake, for nothing.
 from __future__ import annotations
 
 import platform
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from analyzers.errors import UserError
 from collector.lab.native.steps import Step, StepFailedError, run_step
-from collector.lab.reference.cache import cache_folder, exclusive
-from collector.lab.reference.environments import Progress, interpreter, is_complete, telling_line
+from collector.lab.reference.cache import cache_folder, drafted, exclusive
+from collector.lab.reference.environments import DONE, Progress, interpreter, is_complete, telling_line
 
 BACKEND = ("setuptools>=77", "setuptools-scm>=8", "wheel")
 QUIET = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off")
 # 37 MB on a slow line; a stuck one must not hold the user for ever.
 TIMEOUT = "900"
-DONE = "complete.json"
 
 
 def downloader(progress: Progress) -> Path:
@@ -37,21 +34,17 @@ def downloader(progress: Progress) -> Path:
 
 
 def _make(home: Path) -> None:
-    draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
     try:
-        _run(draft, sys.executable, "-m", "venv", str(draft))
-        _run(draft, str(interpreter(draft)), "-I", "-m", "pip", "install", *QUIET, *BACKEND)
-        (draft / DONE).write_text("{}")
-        shutil.rmtree(home, ignore_errors=True)
-        draft.rename(home)
+        with drafted(home) as draft:
+            _run(draft, sys.executable, "-m", "venv", str(draft))
+            _run(draft, str(interpreter(draft)), "-I", "-m", "pip", "install", *QUIET, *BACKEND)
+            (draft / DONE).write_text("{}")
     except StepFailedError as error:
         raise UserError(
             f"the environment to fetch sources with cannot be made ({telling_line(error.lines)[:200]})",
             where=str(home),
             remedy="check the network and the package index, and that python3-venv is installed",
         ) from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def download(python: Path, requirement: str, folder: Path) -> None:

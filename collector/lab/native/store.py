@@ -6,14 +6,13 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from collector.lab.native.recipe import SERVER_TARGET
-from collector.lab.reference.cache import cache_entries, cache_folder
+from collector.lab.reference.cache import cache_entries, cache_folder, drafted
 
 RECORD = "build.json"
 BUILDS = ("native", "builds")
@@ -70,18 +69,11 @@ def all_builds() -> list[NativeBuild]:
 def publish(key: str, binary: Path, log: Path, record: dict[str, Any]) -> NativeBuild:
     """Keep a finished binary under ``key``; it appears whole or not at all."""
     target = builds_folder() / folder_name(str(record["name"]), key)
-    for leftover in target.parent.glob(f".{target.name}.*"):  # of a killed builder; we hold the tree
-        shutil.rmtree(leftover, ignore_errors=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with drafted(target) as draft:  # we hold the tree
         shutil.copy2(binary, draft / SERVER_TARGET)
         shutil.copyfile(log, draft / "build.log")
         (draft / RECORD).write_text(json.dumps({"schema": SCHEMA, **record}, indent=2) + "\n", "utf-8")
         draft.chmod(0o755)
-        shutil.rmtree(target, ignore_errors=True)
-        draft.rename(target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     made = load(target)
     assert made is not None  # noqa: S101 - written a moment ago
     return made

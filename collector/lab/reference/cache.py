@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,23 @@ def publish(target: Path, write: Callable[[Path], None]) -> Path:
     finally:
         draft.unlink(missing_ok=True)
     return target
+
+
+@contextmanager
+def drafted(target: Path) -> Iterator[Path]:
+    """A private folder to fill, which takes ``target``'s place when that went well, and goes when it did not.
+
+    The caller holds a lock on ``target``: drafts of makers that were killed are taken away first.
+    """
+    for leftover in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield draft
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _to_disk(path: Path) -> None:

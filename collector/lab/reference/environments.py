@@ -9,15 +9,13 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from analyzers.errors import UserError
-from collector.lab.reference.cache import cache_folder, exclusive
+from collector.lab.reference.cache import cache_folder, drafted, exclusive
 from collector.lab.reference.output import printable
 
 PACKAGE = "xllamacpp"
@@ -94,26 +92,14 @@ def is_complete(home: Path) -> bool:
 
 def _build(version: str, home: Path, progress: Progress) -> None:
     """Make the environment in a private folder and rename it into place when it has proved itself."""
-    _clear_leftovers(home)
-    draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
-    try:
+    with drafted(home) as draft:
         progress(f"creating an environment for {PACKAGE} {version}")
         _run([sys.executable, "-m", "venv", str(draft)], _no_venv(home))
         progress(f"installing {PACKAGE} {version}")
         _run(_install_command(draft, version), _no_wheel(version, home), progress)
         _run([str(interpreter(draft)), "-I", "-c", f"import {PACKAGE}"], _not_loadable(version, home))
         (draft / DONE).write_text(json.dumps({"package": PACKAGE, "version": version}))
-        shutil.rmtree(home, ignore_errors=True)
-        draft.rename(home)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     progress(f"{PACKAGE} {version} is ready")
-
-
-def _clear_leftovers(home: Path) -> None:
-    """Drafts of builders that were killed; we hold the lock, so nobody is at work in one."""
-    for draft in home.parent.glob(f".{home.name}.*"):
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _install_command(home: Path, version: str) -> list[str]:

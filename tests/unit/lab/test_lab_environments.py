@@ -9,7 +9,7 @@ import pytest
 
 from analyzers.errors import UserError
 from collector.lab.reference import environments
-from collector.lab.reference.cache import cache_folder, exclusive, publish
+from collector.lab.reference.cache import cache_folder, drafted, exclusive, publish
 from collector.lab.reference.environments import environment_key, is_complete, prepare, require_platform
 
 VERSION = "2026.9.11063"
@@ -254,3 +254,21 @@ def test_the_cache_follows_the_users_setting_only_when_it_is_absolute(tmp_path, 
     assert cache_folder("x") == tmp_path / ".cache" / "llama-blackbox" / "x"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
     assert cache_folder("x") == tmp_path / "c" / "llama-blackbox" / "x"
+
+
+def test_a_draft_takes_its_place_whole_and_goes_when_it_fails(tmp_path):
+    # GIVEN what stood there before, and what a killed maker left
+    target = tmp_path / "made"
+    (tmp_path / ".made.dead").mkdir()
+    target.mkdir()
+    (target / "old").write_text("x")
+    # WHEN a maker fails THEN nothing has changed but that the leftover is gone
+    with pytest.raises(FileNotFoundError), drafted(target) as draft:
+        (draft / "nowhere" / "new").write_text("x")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["made"]
+    assert [each.name for each in target.iterdir()] == ["old"]
+    # WHEN one succeeds THEN only its own is there
+    with drafted(target) as draft:
+        (draft / "new").write_text("x")
+    assert [each.name for each in target.iterdir()] == ["new"]
+    assert os.listdir(tmp_path) == ["made"]

@@ -81,13 +81,7 @@ def into_unload(server: RunningServer, route: Route, widths: Widths) -> Shot:
     pending = server.begin(route.request(PATIENCE))
     if line is None:
         return _missed(server, pending, woken, "the server did not go to sleep")
-    held = _held_up(server)
-    watch(server, pending)
-    if held is None:
-        return Shot(pending, False, woken, "the unload was over before the request arrived")
-    if not server.finished:
-        widths.unloaded(held - line.mono)
-    return Shot(pending, _within(pending, held), woken, "the unload ended as the request was sent")
+    return _held_shot(server, line, woken, [pending], "unload", widths.unloaded)
 
 
 def into_wake(server: RunningServer, route: Route, widths: Widths) -> Shot:
@@ -98,14 +92,26 @@ def into_wake(server: RunningServer, route: Route, widths: Widths) -> Shot:
     pending = server.begin(route.request(PATIENCE))
     if line is None:
         return _missed(server, pending, woken, "the server did not wake")
+    return _held_shot(server, line, woken, [pending, *waker], "reload", widths.reloaded)
+
+
+def _held_shot(
+    server: RunningServer,
+    line: Line,
+    woken: int,
+    requests: list[Pending],
+    what: str,
+    lasted: Callable[[float], None],
+) -> Shot:
+    """The first of ``requests``, sent at ``line`` when ``what`` began; it ``lasted`` until /props answers."""
     held = _held_up(server)
-    watch(server, pending)
-    watch(server, waker[0])
+    for each in requests:
+        watch(server, each)
     if held is None:
-        return Shot(pending, False, woken, "the reload was over before the request arrived")
+        return Shot(requests[0], False, woken, f"the {what} was over before the request arrived")
     if not server.finished:
-        widths.reloaded(held - line.mono)
-    return Shot(pending, _within(pending, held), woken, "the reload ended as the request was sent")
+        lasted(held - line.mono)
+    return Shot(requests[0], _within(requests[0], held), woken, f"the {what} ended as the request was sent")
 
 
 def two_wakers(server: RunningServer, route: Route, widths: Widths) -> Shot:

@@ -1,0 +1,73 @@
+"""Crashes that no handler saw: the kernel says so when core_pipe_limit handlers are at work already."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from collector.capture.setup.safe import write_synced
+from collector.gather.tools import read_text
+from collector.sources.kernel import KernelLine, read_kernel_lines
+from collector.sources.procfs import boot_id
+
+FILE = ".missed.jsonl"
+LEAST_KEPT = 1000  # lines of the file; a crash loop fills the kernel's ring with thousands
+# "coredump: 4711(llama-server): over core_pipe_limit, skipping core dump" (6.11 and later);
+# "Pid 4711(llama-server) over core_pipe_limit" before (fs/coredump.c)
+_LIMIT = re.compile(r"(?:^|\b)(?:coredump: |Pid )(\d{1,10})\((.{0,64}?)\):? over core_pipe_limit")
+# "coredump: 4711(llama-server): connection to socket failed …" where nobody listens
+_SOCKET = re.compile(r"(?:^|\b)coredump: (\d{1,10})\((.{0,64}?)\): .{0,40}socket.{0,80}")
+LIMIT, SOCKET = "over core_pipe_limit", "the coredump socket was not there"
+
+
+@dataclass(frozen=True)
+class Missed:
+    """``comm`` is a name that the process chose; ``mono`` seconds since boot, ``wall`` Unix seconds."""
+
+    pid: int
+    comm: str
+    why: str
+    mono: float
+    wall: float
+    boot_id: str
+
+
+def in_lines(lines: Iterable[KernelLine], boot: str, boot_wall: float) -> list[Missed]:
+    """What the kernel's lines say of them."""
+    found = []
+    for line in lines:
+        for pattern, why in ((_LIMIT, LIMIT), (_SOCKET, SOCKET)):
+            hit = pattern.search(line.text)
+            if hit is not None:
+                comm = "".join(char if " " <= char <= "~" else "?" for char in hit[2])
+                at = round(line.mono, 6)
+                found.append(Missed(int(hit[1]), comm, why, at, round(boot_wall + at, 3), boot))
+                break
+    return found
+
+
+def known(store: Path) -> list[Missed]:
+    """Those that were kept, the oldest first; lines that cannot be read are left out."""
+    found = []
+    for line in (read_text(store / FILE) or b"").splitlines():
+        try:
+            found.append(Missed(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def keep_missed(store: Path) -> list[Missed]:
+    """Add what the kernel's ring says now; gives the new ones. Raises OSError."""
+    before = known(store)
+    seen = {(one.boot_id, one.pid, one.mono) for one in before}
+    told = in_lines(read_kernel_lines(0.0).lines, boot_id() or "", time.time() - time.monotonic())
+    fresh = [one for one in told if (one.boot_id, one.pid, one.mono) not in seen]
+    if fresh:
+        rows = [json.dumps(asdict(one)) for one in (*before, *fresh)][-LEAST_KEPT:]
+        write_synced(store / FILE, "\n".join(rows) + "\n", 0o600)
+    return fresh

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from analyzers.contracts.evidence import Evidence
-from analyzers.contracts.facts import ExitFact, KernelFact, fact_of
+from analyzers.contracts.evidence import Evidence, Trust
+from analyzers.contracts.facts import ExitFact, KernelFact, StackFact, fact_of
 from analyzers.contracts.report import Gap, Process
 from analyzers.contracts.watched import HostFact
 from analyzers.triage.clocks import wall_steps
@@ -46,7 +46,7 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
     if len(found) < 2:
         return None
     gaps = [*_trusted_clocks(found, parts), *_perhaps_one(found)]
-    gaps += _join(found, [*loose, *_rest(parts, found, loose)])
+    gaps += _join(found, [*loose, *_rest(parts, found, loose)], parts)
     return found, gaps
 
 
@@ -151,7 +151,7 @@ def _rest(parts: Sequence[Material], found: Sequence[Open], loose: Sequence[Mate
     return rest
 
 
-def _join(found: Sequence[Open], materials: Sequence[Material]) -> list[Gap]:
+def _join(found: Sequence[Open], materials: Sequence[Material], parts: Sequence[Material]) -> list[Gap]:
     gaps = [gap for material in materials for gap in material.gaps]
     lives = [life for material in materials for life in material.lives]
     for material in materials:
@@ -166,11 +166,27 @@ def _join(found: Sequence[Open], materials: Sequence[Material]) -> list[Gap]:
         home.lives.append(life)
         home.evidence += [item for id_, item in every.items() if id_ in life.ids - placed]
         placed |= life.ids
+    for part in parts:
+        placed |= _with_traces(part, found, placed)
     for material in materials:
         left = list(_place(material, found, placed))
         if left:
             gaps.append(_homeless(material, left))
     return gaps
+
+
+def _with_traces(part: Material, found: Sequence[Open], placed: set[str]) -> set[str]:
+    """A trace that a server printed into its log goes with the log, where that is of one life."""
+    homes = [one for one in found for life in one.lives if len(part.lives) == 1 and life is part.lives[0]]
+    traces = [item for item in part.evidence if _self_printed(item) and item.id not in placed]
+    for item in traces if homes else ():
+        homes[0].evidence.append(item)
+    return {item.id for item in traces} if homes else set()
+
+
+def _self_printed(item: Evidence) -> bool:
+    own = item.kind == StackFact.KIND or item.data.get("by") == "trace"
+    return own and item.trust is not Trust.CLIENT
 
 
 def _told(process: Process, told: Process) -> Process:

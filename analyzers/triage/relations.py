@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from analyzers.contracts.evidence import Evidence, Incarnation
-from analyzers.contracts.facts import CoreFact, fact_of
+from analyzers.contracts.facts import CoreFact, StackFact, fact_of
 from analyzers.triage.faults import named_in
 from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.subjects import Open
@@ -106,6 +106,9 @@ def names(item: Evidence, incident: Open) -> bool:
     kernel = named_in(item)
     if kernel is not None and kernel.tid is not None:
         return kernel.tid in incident.threads or kernel.tid == incident.who.pid
+    stack = fact_of(item, StackFact)
+    if stack is not None and stack.tid in incident.tids and item.incarnation.pid is None:
+        return True
     return item.incarnation.pid is not None and item.incarnation.pid == incident.who.pid
 
 

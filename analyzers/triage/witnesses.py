@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analyzers.contracts.evidence import Evidence
+from analyzers.contracts.evidence import Evidence, Trust
 from analyzers.contracts.facts import (
     AbortFact,
     CoreFact,
@@ -23,7 +23,7 @@ from analyzers.triage.build import Judged, process_of
 from analyzers.triage.clocks import input_of, mover
 from analyzers.triage.dying import deaths_in
 
-CORE_RUNGS = ("notes", "eu-stack", "stride", "gdb")
+CORE_RUNGS = ("notes", "scan", "eu-stack", "stride", "gdb")
 # Kind of evidence -> the word for it, in the order in which they are told.
 WORDS = (
     "core",
@@ -72,7 +72,7 @@ def death_of(item: Judged, number: int, names: Sequence[str]) -> Death:
         inputs=sorted(
             {name for one in (*evidence, *item.group.copies) if (name := input_of(one, names)) is not None}
         ),
-        witnesses=witnesses(evidence),
+        witnesses=witnesses(evidence, item.group.copies),
         bug_key=item.signature.bug_key,
         site_key=item.signature.site_key,
     )
@@ -93,19 +93,21 @@ def died_at(item: Judged) -> float | None:
     return min(ends) if ends else max(lines, default=None)
 
 
-def witnesses(evidence: Sequence[Evidence]) -> list[str]:
-    """The kinds of evidence, each once, in the order of WORDS."""
-    told = set(_words(evidence))
+def witnesses(evidence: Sequence[Evidence], copies: Sequence[Evidence] = ()) -> list[str]:
+    """The kinds of evidence, each once, in the order of WORDS; ``copies`` are lines told twice."""
+    told = set(_words(evidence, {_text_of(item) for item in copies}))
     return [word for word in WORDS if word in told]
 
 
-def _words(evidence: Sequence[Evidence]) -> Iterator[str]:
+def _words(evidence: Sequence[Evidence], logs: set[str]) -> Iterator[str]:
+    logs = logs | {_text_of(item) for item in evidence if item.kind in (LogFact.KIND, AbortFact.KIND)}
     for item in evidence:
         end, stack = fact_of(item, ExitFact), fact_of(item, StackFact)
         if end is not None:
             yield from _of_end(end)
         elif stack is not None:
-            yield from _of_stack(stack)
+            printed = item.trust is not Trust.CLIENT and _text_of(item) in logs
+            yield from _of_stack(stack, printed)
         elif item.kind in _PLAIN:
             yield _PLAIN[item.kind]
 
@@ -118,10 +120,15 @@ def _of_end(end: ExitFact) -> Iterator[str]:
     yield "core record" if recorded else _ENDS.get(end.by, "supervisor")
 
 
-def _of_stack(stack: StackFact) -> Iterator[str]:
+def _text_of(item: Evidence) -> str:
+    return item.source.partition(":")[0]
+
+
+def _of_stack(stack: StackFact, printed: bool) -> Iterator[str]:
+    """``printed``: it stands in the server's own log, whose debugger leaves no other sign in the frames."""
     if stack.live:
         yield "live stack"
-    elif stack.rung == "self-trace":
+    elif stack.rung == "self-trace" or (printed and stack.rung not in CORE_RUNGS):
         yield "self-trace"
     elif stack.rung not in CORE_RUNGS:
         yield "pasted trace"

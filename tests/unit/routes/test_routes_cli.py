@@ -362,3 +362,29 @@ def test_an_interrupted_look_at_a_running_server_keeps_what_it_saw(monkeypatch, 
     (built,) = read(tmp_path / "m.json").builds
     assert built.interrupted
     assert len(built.rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("seen", "build", "words"),
+    [
+        ([{"promise": "kept"}, {"promise": "none"}], 11549, "1 of 1 promises that were seen were kept"),
+        ([{"promise": "kept"}, {"promise": "broken"}], 11549, "a promise was broken: GET /props asleep"),
+        (
+            [{"promise": "kept"}, {"outcome": "inconclusive", "reached": False}],
+            11549,
+            "no answer to GET /props",
+        ),
+        ([{"promise": "none"}], 11549, "nothing that this build promises was seen"),
+        ([{"promise": "none"}], None, "which build this is"),
+        ([], None, "which build this is"),
+    ],
+)
+def test_the_last_line_says_what_the_status_means(monkeypatch, capsys, seen, build, words):
+    monkeypatch.setattr(cli.foreign, "find", lambda *_: cli.foreign.Found(build, "b", True))
+    monkeypatch.setattr(cli.foreign, "survey", lambda *_: iter([trial(**each) for each in seen]))
+
+    status = cli.routes(**TARGET)
+
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert words in last
+    assert (status == EXIT_INCONCLUSIVE) == last.startswith("inconclusive")

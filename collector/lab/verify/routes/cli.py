@@ -274,6 +274,7 @@ def _foreign(
     built = built.model_copy(update={"interrupted": interrupted})
     day = time.strftime("%Y-%m-%d", time.gmtime(started))
     deliver_matrix(RouteMatrix(tool=__version__, date=day, builds=[built]), choice)
+    voice.tell(foreign.conclusion(trials, found))
     return EXIT_INTERRUPTED if interrupted else foreign_status(trials)
 
 

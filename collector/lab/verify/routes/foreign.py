@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from analyzers.catalogue.builds import build_number_of
-from analyzers.contracts.routes import ASLEEP, AWAKE, RouteBuild, RouteTrial
+from analyzers.contracts.routes import ASLEEP, AWAKE, BROKEN, KEPT, RouteBuild, RouteTrial
 from analyzers.contracts.trials import ANSWERED, INCONCLUSIVE, REFUSED, Subject
 from analyzers.errors import UserError
 from collector.lab.reference.client import ANSWER_LIMIT, Answer, Request
@@ -116,6 +116,22 @@ def _trial(
         absent=absent,
         notes=[] if answer.status is not None else [f"no answer ({answer.error})"],
     )
+
+
+def conclusion(trials: Sequence[RouteTrial], found: Found) -> str:
+    """What the trials say of the server's promises, in one line; the exit status says the same."""
+    broken = [f"{trial.route} {trial.state}" for trial in trials if trial.promise == BROKEN]
+    silent = [trial.route for trial in trials if not trial.reached]
+    kept = sum(trial.promise == KEPT for trial in trials)
+    if broken:
+        return f"a promise was broken: {', '.join(broken)}"
+    if silent:
+        return f"inconclusive: no answer to {', '.join(silent)}"
+    if kept:
+        return f"{kept} of {kept} promises that were seen were kept"
+    if promise_of(found.build) is None:
+        return "inconclusive: which build this is, and so what it promises, is not known"
+    return "inconclusive: nothing that this build promises was seen"
 
 
 def build_of(found: Found, trials: Sequence[RouteTrial], seconds: float) -> RouteBuild:

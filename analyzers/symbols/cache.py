@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from analyzers.core.buildid import build_id_of_file
 from analyzers.errors import UserError
+from analyzers.symbols.elffile import is_whole
 from analyzers.symbols.places import is_build_id
 
 PROGRAM, DEBUG, STRIPPED, MISSING = "executable", "debuginfo", "stripped", "missing"
@@ -37,7 +38,7 @@ def default_root() -> Path:
 
 
 class WrongBuildError(UserError):
-    """What was to be stored is another build than its name says."""
+    """What was to be stored is another build than its name says, or a part of it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Cache:
                     where=build_id,
                     remedy="nothing was stored; ask another source",
                 )
+            if not is_whole(draft):
+                raise WrongBuildError("is cut", where=build_id, remedy="nothing was stored; ask again")
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)

@@ -111,6 +111,20 @@ def _base(descriptor: int, header: elf.Header) -> int:
     return next((row.address - row.offset for row in rows if row.type == elf.PT_LOAD), 0)
 
 
+def is_whole(path: Path) -> bool:
+    """The section headers, which linkers put at the end, are inside the file: it was not cut."""
+    try:
+        with opened_regular(path) as descriptor:
+            data = pread(descriptor, elf.HEADER_SIZE, 0)
+            size = os.fstat(descriptor).st_size
+    except UserError:
+        return False
+    if not elf.is_elf64_little(data):
+        return False
+    header = elf.parse_header(data)
+    return header.section_offset + header.section_count * header.section_entry <= size
+
+
 def debug_link(file: ElfFile) -> Link | None:
     """The .gnu_debuglink of a stripped file: a plain file name and the CRC32 of the file it means."""
     data = _bytes_of(file, ".gnu_debuglink")

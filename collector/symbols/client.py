@@ -155,6 +155,8 @@ class _Transfer:
                 raise TransferError(f"not whole after {self.limits.seconds:.0f} s")
             out.write(data)
             self.progress(total)
+        if answer.length:  # what the server promised and did not send
+            raise TransferError(f"{answer.length} bytes are missing at its end")
 
 
 def _read(answer: HTTPResponse) -> bytes:

@@ -109,6 +109,8 @@ def test_a_refusal_names_the_setting(
     if scope is not None:
         setting.write_text(f"{scope}\n")
     monkeypatch.setattr(room, "_YAMA", setting)
+    monkeypatch.setattr(room, "_has_right", lambda: False)
+    monkeypatch.setattr(room.os, "geteuid", lambda: 1000)
     refused = Traced("", "eu-stack: dwfl_linux_proc_attach pid 7: Operation not permitted\n", 2)
 
     # WHEN

@@ -118,17 +118,10 @@ def routes(
     places = options.Outputs(json, junit, reproducer, output, update_catalogue, picture)
     choice = Choice(_routes(route), _states(state), sample, seed, places)
     if target is not None:
-        own: dict[str, object] = {
-            "--version": version,
-            "--server-bin": server_bin,
-            "--build": build,
-            "--fix": fix,
-        }
-        own |= {"--asan": asan, "--model": model, "--state": state, "--sample": sample, "--seed": seed}
-        own |= {"--junit": junit, "--reproducer": reproducer, "--output": output}
-        demand_theirs({**own, "--update-catalogue": update_catalogue})
+        server = {"version": version, "server_bin": server_bin, "build": build, "fix": fix, "asan": asan}
+        demand_theirs(places, **server, model=model, state=state, sample=sample, seed=seed)
         return _foreign(target, touch_host, all_routes, api_key_file, bool(route), choice)
-    demand_ours({"--touch-host": touch_host, "--all-routes": all_routes, "--api-key-file": api_key_file})
+    demand_ours(touch_host=touch_host, all_routes=all_routes, api_key_file=api_key_file)
     subjects = wanted(version, server_bin, build, Wanted(fix=fix, asan=asan, model=model))
     return _own(subjects, choice)
 

@@ -11,8 +11,8 @@ from collector.lab.verify.routes.table import Route
 WHERE = "verify routes"
 
 
-def demand_ours(named: Mapping[str, object]) -> None:
-    """Raises UserError for an option of ``--target`` that was given without it."""
+def demand_ours(**named: object) -> None:
+    """Raises UserError for an option of ``--target`` that was given without it (named as in Python)."""
     for option in _given(named):
         raise UserError(
             f"{option} belongs to --target, and there is none",
@@ -21,10 +21,11 @@ def demand_ours(named: Mapping[str, object]) -> None:
         )
 
 
-def demand_theirs(named: Mapping[str, object]) -> None:
+def demand_theirs(places: Outputs, **named: object) -> None:
     """Raises UserError for an option that a running server cannot follow: it is one build, asked once, in the
     state it is found in, and what it answers is compared with its promises alone."""
-    for option in _given(named):
+    written = {"junit": places.junit, "reproducer": places.reproducer, "output": places.folder}
+    for option in _given({**named, **written, "update_catalogue": places.update_catalogue}):
         raise UserError(
             f"{option} is for servers that the verifier starts, not for a running one",
             where=f"{WHERE} --target",
@@ -54,4 +55,5 @@ def demand_single_stream(places: Outputs, subjects: int) -> None:
 
 
 def _given(named: Mapping[str, object]) -> list[str]:
-    return [option for option, value in named.items() if value not in (None, False, 0)]
+    given = (name for name, value in named.items() if value not in (None, False, 0))
+    return ["--" + name.replace("_", "-") for name in given]

@@ -85,6 +85,11 @@ VERBS = {
             "is this host exposed, and would a crash leave evidence (--cores)",
             failure_status=EXIT_UNUSABLE,
         ),
+        Verb(
+            "capture",
+            "collector.capture.cli:app",
+            "keep what a dying server leaves: install, list, bundle, import …",
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

@@ -32,17 +32,24 @@ class Adopted:
 
 def adopt(store: Path, now: float | None = None) -> Iterator[Adopted]:
     """Adopt every partial folder that nobody works on any more. Raises OSError for the disk."""
-    busy = held_folders()
-    for folder in list(partials(store)):
-        stat = folder.stat()
-        young = (time.time() if now is None else now) - stat.st_mtime < YOUNG_SECONDS
-        if folder.name.startswith(DOOMED) or (stat.st_dev, stat.st_ino) in busy or young:
-            continue
+    for folder in unfinished(store, now):
         name = folder.name.removeprefix(PARTIAL)
         words = _adopt(folder, name)
         os.rename(folder, _free(store, name))
         sync_folder(store)
         yield Adopted(name, words)
+
+
+def unfinished(store: Path, now: float | None = None) -> list[Path]:
+    """Partial folders that no handler has open."""
+    busy, now = held_folders(), time.time() if now is None else now
+    found = []
+    for folder in partials(store):
+        looked = folder.stat()
+        held = (looked.st_dev, looked.st_ino) in busy or now - looked.st_mtime < YOUNG_SECONDS
+        if not held and not folder.name.startswith(DOOMED):
+            found.append(folder)
+    return found
 
 
 def _free(store: Path, name: str) -> Path:

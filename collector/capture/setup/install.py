@@ -79,7 +79,7 @@ class Plan:
 
 def plan(layout: Layout, wanted: Wanted) -> Plan:
     """Looks, changes nothing. Raises UserError where it cannot be installed."""
-    _demand_root()
+    demand_root()
     before = layout.kernel.settings()
     _demand_absent(layout, before)
     if not 1 <= wanted.pipe_limit <= MOST_LIMIT:
@@ -99,7 +99,8 @@ def plan(layout: Layout, wanted: Wanted) -> Plan:
     return Plan(layout, wanted, python, before, sysctls)
 
 
-def _demand_root() -> None:
+def demand_root() -> None:
+    """Raises UserError for everybody else."""
     if os.geteuid() != 0:
         raise UserError(
             "only root may change how the kernel handles cores", where="capture", remedy="run it with sudo"
@@ -164,6 +165,18 @@ def apply(made: Plan) -> None:
         raise UserError(
             what, where=str(problem.filename or layout.prefix), remedy="mend that, then again"
         ) from None
+
+
+def next_step(made: Plan) -> str:
+    """What is left to do after installing."""
+    words = prefix_words(made.layout)
+    if made.wanted.shape == SOCKET:
+        return (
+            f"; now start the server: systemctl enable --now llama-blackbox-capture, or: capture serve{words}"
+        )
+    if made.wanted.shape == WATCH:
+        return "; now start: systemctl enable --now llama-blackbox-capture-watch, or: capture watch DIR"
+    return f"; look at it with: llama-blackbox capture status{words}"
 
 
 def _state_of(made: Plan) -> state.State:

@@ -1,0 +1,1 @@
+"""Cores that others took, into the store of captures: each once, the source left as it is."""

@@ -42,10 +42,11 @@ class Unwound:
 def unwind(core: Core, exe: str | Path | None = None, folders: Sequence[Path] = ()) -> Unwound:
     """The core's stacks; never raises. ``exe``: the executable, where it is not where the core says.
 
-    ``folders`` may hold symbol files; looked at only when what is at hand names no frame of a stack.
+    ``folders`` may hold symbol files; looked at only when frames of the thread that died, or a
+    whole other stack, have no names.
     """
     found = _unwind(core, exe)
-    if not any(is_poor(stack) for stack in found.stacks):
+    if not any(is_poor(stack) or _nameless(stack) for stack in found.stacks):
         return found
     from analyzers.stacks import poor  # most cores need none of it
 
@@ -58,6 +59,11 @@ def unwind(core: Core, exe: str | Path | None = None, folders: Sequence[Path] = 
 def is_poor(stack: StackFact) -> bool:
     """The unwinder got nowhere: no frame of it has a name, and it does not reach the thread's beginning."""
     return not stack.complete and not any(frame.function for frame in stack.frames)
+
+
+def _nameless(stack: StackFact) -> bool:
+    """The thread that died has a frame in some file, and no name for it."""
+    return stack.crashed and any(frame.function is None and frame.module for frame in stack.frames)
 
 
 def _unwind(core: Core, exe: str | Path | None, symbols: Path | None = None) -> Unwound:

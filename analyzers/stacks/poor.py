@@ -51,13 +51,26 @@ def improved(core: Core, found: Unwound, where: Places, again: Callable[[Path], 
 
 def _with_symbols(core: Core, found: Unwound, symbols: Symbols, again: Callable[[Path], Unwound]) -> Unwound:
     """Unwound once more where files were found that the tool did not have; the better of the two."""
-    if not core.build_ids:
+    if not any(_is_news(path, symbols) for path in _nameless_files(core, found)):
         return found
     with farm(core, symbols) as folder:
         if folder is None or ":" in str(folder):  # the tool's search path is split at colons
             return found
         second = again(folder)
     return second if _worth(second) > _worth(found) else found
+
+
+def _nameless_files(core: Core, found: Unwound) -> set[str]:
+    """The mapped files that frames without a name are in."""
+    addresses = (f.ip for stack in found.stacks for f in stack.frames if f.function is None and f.ip)
+    rows = (core.mapped_at(address) for address in addresses)
+    return {row.path for row in rows if row is not None}
+
+
+def _is_news(path: str, symbols: Symbols) -> bool:
+    """Files that the tool had no way to find: it looks at the core's own path itself."""
+    files = symbols.of(path)
+    return files is not None and (files.debug is not None or files.program not in (None, Path(path)))
 
 
 def _worth(found: Unwound) -> int:

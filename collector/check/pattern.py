@@ -48,7 +48,7 @@ def parse_pattern(text: str, *, uses_pid: bool = False) -> Pattern:
     if text.startswith("|"):
         words = text[1:].split()
         program = words[0] if words else ""
-        return Pattern(text, PIPE if program else NONE, program, _handler(text))
+        return Pattern(text, PIPE, program, _handler(text)) if program else Pattern(text, NONE)
     if text.startswith("@"):
         return Pattern(text, SOCKET, text.lstrip("@"), handshake=text.startswith("@@"))
     if not text:

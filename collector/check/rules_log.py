@@ -19,6 +19,7 @@ SLEEP_LINES, EVERY_REQUEST = 3, 4
 JOURNALD = "/etc/systemd/journald.conf.d/99-llama-server.conf"
 QUIET_LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "0", "1", "2", "3", "4", "5")
 RATE_INTERVAL, RATE_BURST = "30s", "10000"  # journald's defaults
+ENOUGH_LINES = 1000  # a second: some two hundred requests a second at verbosity 4
 NEVER = " (changes nothing else; restart the server)"
 
 
@@ -189,22 +190,27 @@ def _kept(scene: Scene, conf: Conf, space: str) -> Iterator[Finding]:
 
 def _rate(scene: Scene, conf: Conf) -> Iterator[Finding]:
     assert scene.unit is not None  # noqa: S101 - asked by the caller
-    own = scene.unit.seconds("LogRateLimitIntervalUSec"), scene.unit.properties.get("LogRateLimitBurst", "")
     span, burst = conf.get("RateLimitIntervalSec", RATE_INTERVAL), conf.get("RateLimitBurst", RATE_BURST)
-    seconds, most = seconds_of(span.value), burst.value
+    seconds, most, present = seconds_of(span.value), burst.value, f"{span}, RateLimitBurst={burst}"
+    # 0 in a unit is what systemctl shows for "not set", and is not handed on to journald.
+    own = scene.unit.seconds("LogRateLimitIntervalUSec"), scene.unit.properties.get("LogRateLimitBurst", "")
     if own[0] and own[1] not in ("", "0"):
-        seconds, most = own[0], own[1]
-    if not seconds or most == "0":
+        seconds, most, present = (
+            own[0],
+            own[1],
+            f"{own[0]:g}s, LogRateLimitBurst={own[1]} ({scene.unit.name})",
+        )
+    if not seconds or not most.isdigit() or most == "0" or int(most) >= ENOUGH_LINES * seconds:
         return
     level = verbosity(list(scene.subject.args), scene.subject.env)
     loud = level is not None and level >= EVERY_REQUEST
     what = f"journald drops its lines above {most} in {seconds:g} s"
-    why = "a burst before a crash loses just the lines that matter" + (
-        "; verbosity 4 prints several a request" if loud else ""
+    why = "a burst before a crash loses just the lines that matter"
+    why += "; verbosity 4 prints several a request" if loud else ""
+    change = scene.unit.override("LogRateLimitIntervalSec=1s and LogRateLimitBurst=100000")
+    yield Finding(
+        "journal-rate", LOG, Level.RISK if loud else Level.NOTE, what, why, change, f"interval {present}"
     )
-    change = scene.unit.override("LogRateLimitIntervalSec=0")
-    present = f"RateLimitIntervalSec={span}, RateLimitBurst={burst}"
-    yield Finding("journal-rate", LOG, Level.RISK if loud else Level.NOTE, what, why, change, present)
 
 
 def _pipe(scene: Scene) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from analyzers.core.files import opened_regular, pread
 from analyzers.core.model import Core, Segment
 
 WORD = 8
+MAX_JOINED = 64  # neighbouring segments read as one: a stack window of 256 KB in single pages
 MAX_READ = 1 << 20  # the largest single read anybody here needs is a stack window of 256 KB
 
 
@@ -55,14 +56,26 @@ class Memory:
         return self.known(address) and self.segment_at(address) is None
 
     def read(self, address: int, size: int) -> bytes:
-        """Up to ``size`` bytes at ``address``, from one segment; empty where the core lacks them."""
+        """Up to ``size`` bytes at ``address``; shorter or empty where the core lacks them.
+
+        A small core holds neighbouring pages as segments of their own: those are read as one.
+        """
+        data = self._part(address, min(size, MAX_READ))
+        for _ in range(MAX_JOINED):
+            missing = min(size, MAX_READ) - len(data)
+            more = self._part(address + len(data), missing) if data and missing > 0 else b""
+            if not more:
+                break
+            data += more
+        return data
+
+    def _part(self, address: int, size: int) -> bytes:
+        """What one segment holds of it."""
         segment = self.segment_at(address)
         if segment is None:
             return b""
         into = address - segment.address
-        return pread(
-            self._descriptor, min(size, segment.file_size - into, MAX_READ), segment.file_offset + into
-        )
+        return pread(self._descriptor, min(size, segment.file_size - into), segment.file_offset + into)
 
     def word(self, address: int) -> int | None:
         """The 8-byte word at ``address``; None where the core lacks it."""

@@ -14,6 +14,7 @@ SIGSEGV, SIGBUS = int(signal.SIGSEGV), int(signal.SIGBUS)
 SIGKILL, SIGABRT = int(signal.SIGKILL), int(signal.SIGABRT)
 SIGILL, SIGFPE = int(signal.SIGILL), int(signal.SIGFPE)
 HTTP_OK = 200
+MODEL_GONE = ("unloading", "asleep", "waking")
 HEALTH_ROUTES = ("/health", "/v1/health")  # answered without touching the queue
 GPU_WINDOW_S = 30.0  # a driver's report this close to the death outranks the application's own text
 EXIT_ASK = Ask(
@@ -98,20 +99,34 @@ def stack_overflow(case: Case, ending: Ending, story: SleepStory) -> Finding | N
     ]
     if crash is not None and crash.recursion:
         reasons.append(f"{crash.recursion} stands {crash.depth:,} times on the stack")
-    reasons.append(_not_sleep(case, story))
+    freed = _reader_without_model(case)
+    reasons.append(
+        "but it reads the model while the loop has none, and the request that ran is not on what is left of "
+        "the stack: a use after unloading fits as well"
+        if freed
+        else _not_sleep(case, story)
+    )
     asks = [] if crash is not None and case.loop else [CORE_ASK]
     asks += [] if case.log else [LOG_ASK]
     return Finding(
         "SEGV-STACK",
         "request" if request else "unknown",
         _phase(case, story),
-        "strong" if deep and (case.loop or story.started) else "weak",
+        "strong" if deep and (case.loop or story.started) and not freed else "weak",
         "A thread ran out of stack" + (" on the content of a request." if request else "."),
         handler=crash.handler if crash else None,
         reasons=tuple(reasons),
         witnesses=(*ending.witnesses, *((crash.id,) if crash else ())),
         asks=tuple(asks),
     )
+
+
+def _reader_without_model(case: Case) -> bool:
+    """A reader of the model recurses, with no handler in sight, while the model is gone or on its way."""
+    crash, loop = case.crash, case.loop
+    if crash is None or loop is None or crash.handler is not None or crash.recursion_reads != "model":
+        return False
+    return loop.fact.sleeping is True or loop.fact.phase in MODEL_GONE
 
 
 STORAGE_FAILED = "A mapped file could not be read, and the kernel reports errors of the storage."

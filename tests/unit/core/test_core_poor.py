@@ -200,3 +200,19 @@ def test_the_pages_to_dump_hold_the_queue_for_every_word_a_thread_may_wait_on(wo
 
 def test_no_futex_no_pages() -> None:
     assert queue_pages([(0, 0x7F00_0000_0010), (202, 3)]) == []
+
+
+def test_a_queue_on_two_pages_that_are_segments_of_their_own_is_one(tmp_path: Path) -> None:
+    whole = queue_memory(QUEUE, sleeping=1)
+    made = CoreBuilder().thread(HTTP).waiting(LOOP, QUEUE + 296 + 40)
+    made.load(QUEUE, whole[:192], R | W).load(QUEUE + 192, whole[192:], R | W)
+    fact = loop_state(read_core(made.write(tmp_path / "core")), ())
+    assert fact is not None
+    assert fact.sleeping is True
+
+
+def test_a_gap_between_two_segments_is_not_read_over(tmp_path: Path) -> None:
+    whole = queue_memory(QUEUE, sleeping=1)
+    made = CoreBuilder().thread(HTTP).waiting(LOOP, QUEUE + 296 + 40)
+    made.load(QUEUE, whole[:192], R | W).load(QUEUE + 200, whole[200:], R | W)
+    assert loop_state(read_core(made.write(tmp_path / "core")), ()) is None

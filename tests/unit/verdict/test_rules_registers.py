@@ -113,6 +113,18 @@ def test_a_scanned_stale_capture_is_weak_and_unwound_it_is_proven() -> None:
     assert found(replace(frames, rung="eu-stack", complete=True), awake, log=WOKEN).confidence == "proven"
 
 
+@pytest.mark.parametrize(("loop", "confidence"), [(ASLEEP, "weak"), (None, "strong")])
+def test_an_endless_reader_without_its_handler_is_no_sure_stack_overflow_while_the_model_is_gone(
+    loop: LoopFact | None, confidence: str
+) -> None:
+    # GIVEN the inner end of a recursion over the vocabulary; the far end, with the handler, was not kept
+    frames = (Frame("malloc"), Frame(TOKENIZE[0], repeat=20_000))
+    cut = StackFact(tid=TID, crashed=True, rung="stride", frames=frames)
+    awake = replace(ASLEEP, phase="awake", sleeping=False)
+    finding = found(cut, loop or awake, replace(CORE, stack_overflow=True))
+    assert (finding.class_, finding.confidence) == ("SEGV-STACK", confidence)
+
+
 @pytest.mark.parametrize(
     "name", ["ggml_abort", "std::terminate()", "server_response::recv(int)", "server_queue::start_loop(long)"]
 )

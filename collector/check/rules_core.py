@@ -153,7 +153,7 @@ def _weights(scene: Scene) -> Iterator[Finding]:
         why = (
             "weights that are not mapped from the file are dumped: they cost time and disk and prove nothing"
         )
-        change = "remove --no-mmap from its command line (LLAMA_ARG_NO_MMAP from its environment)"
+        change = "--load-mode mmap on its command line (older builds: remove --no-mmap)"
         level = Level.RISK if image.anonymous >= BIG else Level.NOTE
         yield Finding("weights-dumped", CORE, level, what, why, change, size_text(image.largest))
     if image.withheld:

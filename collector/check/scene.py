@@ -9,10 +9,15 @@ from collector.check.model import Expected
 from collector.check.pattern import FILE, PIPE, SYSTEMD, Pattern
 from collector.check.subject import Subject
 from collector.check.supervisor import Container, UnitView
+from collector.sources.process import option
 
 # Seconds a GiB of core, the slowest measured with 2 GB of dirty memory and 8 threads: a plain file 2.7-4.2 s,
 # a pipe into a file 1.6-3.4 s, a pipe into zstd level 3 (systemd-coredump's) up to 22 s.
 FILE_RATE, PIPE_RATE, ZSTD_RATE = 2.1, 1.7, 11.0
+
+# common/arg.cpp: one option in b11138 and later, switches before.
+LOAD_MODE, UNMAPPED_MODES = ("-lm", "--load-mode"), ("none", "mlock", "dio")
+UNMAPPED_OPTIONS = ("--no-mmap", "-dio", "--direct-io")
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,12 @@ class Scene:
     @property
     def private_weights(self) -> bool:
         """Whether a load puts the weights into memory of its own (dumped) instead of mapping them."""
-        args, env = self.subject.args, self.subject.env
-        asked = "--no-mmap" in args or "LLAMA_ARG_NO_MMAP" in env
-        return asked or env.get("LLAMA_ARG_MMAP", "").lower() in ("0", "false", "off", "disabled")
+        args, env = list(self.subject.args), self.subject.env
+        mode = option(args, LOAD_MODE) or env.get("LLAMA_ARG_LOAD_MODE")
+        if mode is not None:
+            return mode in UNMAPPED_MODES
+        off = env.get("LLAMA_ARG_MMAP", "").lower() in ("0", "false", "off", "disabled")
+        return off or "LLAMA_ARG_NO_MMAP" in env or any(word in args for word in UNMAPPED_OPTIONS)
 
     @property
     def absent_weights(self) -> int:

@@ -81,14 +81,18 @@ def read_subject(server: Server) -> Subject:
     """Everything that this user may read. Raises GoneError when the process ends while it is looked at."""
     made = Subject(server)
     with Process(server.pid) as process:
-        if process.incarnation() != server.incarnation:
-            raise GoneError(server.pid)
+        _demand_alive(process, server)
         _start(made, process)
         _kernel(made, process)
         _surroundings(made, process)
-        if process.incarnation() != server.incarnation:
-            raise GoneError(server.pid)
+        _demand_alive(process, server)
     return made
+
+
+def _demand_alive(process: Process, server: Server) -> None:
+    """Raises GoneError for another process of that number, and for one that is dead already."""
+    if process.incarnation() != server.incarnation or process.state() in "ZX":
+        raise GoneError(server.pid)
 
 
 def _start(made: Subject, process: Process) -> None:

@@ -110,13 +110,15 @@ def test_a_small_core_bothers_nobody(tmp_path: Path) -> None:
     assert seen["restart"].level is Level.NOTE
 
 
-def test_weights_that_a_wake_will_bring_back_are_counted(tmp_path: Path) -> None:
-    asleep = subject(args=(*BASE, "--no-mmap"), image=Image(GIB, GIB, anonymous=GIB))
+@pytest.mark.parametrize("words", [("--no-mmap",), ("--load-mode", "none"), ("-lm", "dio")])
+def test_weights_that_a_wake_will_bring_back_are_counted(tmp_path: Path, words: tuple[str, ...]) -> None:
+    asleep = subject(args=(*BASE, *words), image=Image(GIB, GIB, anonymous=GIB))
     made = scene(host(tmp_path), asleep, model_bytes=8 * GIB)
     assert made.expected is not None
     assert made.expected.size == 9 * GIB
     assert "weights-absent" in found(made)
-    assert scene(host(tmp_path), subject(), model_bytes=8 * GIB).expected.size == GIB  # type: ignore[union-attr]
+    mapped = subject(args=(*BASE, "-lm", "mmap+mlock"))
+    assert scene(host(tmp_path), mapped, model_bytes=8 * GIB).expected.size == GIB  # type: ignore[union-attr]
 
 
 def inspected(**changes: object) -> bytes:

@@ -47,6 +47,7 @@ class Watch:
     still: float = STILL_SECONDS
     refused: list[str] = field(default_factory=list)
     _seen: dict[tuple[int, int], _Seen] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
 
     def ready(self) -> Iterator[Found]:
         """Raises UserError when a folder is gone."""
@@ -77,8 +78,8 @@ class Watch:
                 continue
             if stat.S_ISREG(found.st_mode):
                 yield Path(entry.path), found
-            elif (found.st_dev, found.st_ino) not in self._seen and entry.name.startswith("core"):
-                self._seen[(found.st_dev, found.st_ino)] = _Seen(0, 0, 0.0, done=True)
+            elif entry.path not in self._told and entry.name.startswith("core"):
+                self._told.add(entry.path)
                 self.refused.append(f"{entry.path}: a link or no plain file, left alone")
 
     def _complete(self, path: Path, found: os.stat_result, key: tuple[int, int]) -> bool:

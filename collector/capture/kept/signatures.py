@@ -34,7 +34,8 @@ def _asked(capture: Capture) -> str | None:
             report = triage([capture.core], Options(exe=capture.copied_exe, fast=True), stack).report
     except (UserError, OSError):
         return None
-    return report.signature.bug_key or None if report.signature else None
+    key = report.signature.bug_key if report.signature else None
+    return key if key and any(part != "-" for part in key.split("|")[1:]) else None
 
 
 def _poor(capture: Capture) -> str:

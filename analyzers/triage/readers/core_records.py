@@ -66,7 +66,7 @@ def core_record_materials(path: Path, name: str, next_id: NextId) -> list[Materi
     lines = small_lines(path)
     found = records(lines)
     if not found:
-        return [Material(gaps=(Gap(what=f"a core record in {name}", why="its table has no rows"),))]
+        return [Material(gaps=(Gap(what=f"a core record in {name}", why="it has no rows that can be read"),))]
     ours = [record for record in found if record.server] or found
     kept = ours[-MAX_DEATHS:]
     read = [_read(record, lines, name, next_id) for record in kept]
@@ -115,7 +115,7 @@ def records(lines: Sequence[str]) -> list[Record]:
         rows = ((number, _LIST.match(line)) for number, line in enumerate(lines, 1))
         return [_listed(number, match) for number, match in rows if match is not None][:MAX_RECORDS]
     starts = [at for at, line in enumerate(lines) if _START.match(line)][:MAX_RECORDS]
-    ends = [*starts[1:], len(lines)]
+    ends = [*starts, len(lines)][1:]
     return [_informed(lines, start, end) for start, end in zip(starts, ends, strict=True)]
 
 

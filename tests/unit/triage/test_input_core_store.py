@@ -167,3 +167,21 @@ def test_an_empty_list_is_a_gap(tmp_path: Path) -> None:
     found = read(tmp_path, LIST.splitlines(keepends=True)[0])
     assert found.evidence == ()
     assert "no rows" in found.gaps[0].why
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "           PID: 4242 (llama",
+        f"           PID: 4242 ({'x' * 70})",
+        "     PID: 4242 (llama-server) and more",
+    ],
+)
+def test_a_record_whose_first_row_is_cut_is_a_gap(tmp_path: Path, line: str) -> None:
+    # GIVEN a record that is one by its form, and whose first row cannot be read
+    (tmp_path / "record.txt").write_text(f"{line}\n        Signal: 11 (SEGV)\n")
+    assert text_kind((tmp_path / "record.txt").read_bytes()) == "core-record"
+    # WHEN it is read THEN that is said, and nothing is raised
+    material = core_record_material(tmp_path / "record.txt", "record.txt", numbering())
+    assert material.evidence == ()
+    assert [gap.what for gap in material.gaps] == ["a core record in record.txt"]

@@ -192,7 +192,7 @@ def _inferred(frames: Sequence[Frame], index: int, unnamed: str) -> Handler:
 
 def mark_inlined(frames: Sequence[Frame]) -> list[Frame]:
     """Debuggers list inlined calls as frames at one address: all of them but the outermost are inlined."""
-    outer = [*frames[1:], Frame()]
+    outer = [*frames, Frame()][1:]
     return [
         replace(
             frame,

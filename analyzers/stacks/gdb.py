@@ -21,7 +21,7 @@ from analyzers.contracts.report import Gap
 from analyzers.stacks import confine
 from analyzers.stacks.frames import mark_inlined
 from analyzers.stacks.loosened import loose_gap
-from analyzers.stacks.mi import MiError, MiSession
+from analyzers.stacks.mi import Answer, MiError, MiSession
 
 TOOL = "gdb"
 INSTALL = "apt-get install --no-install-recommends gdb"
@@ -45,10 +45,13 @@ SAFE_SETTINGS = (
     "set backtrace limit 64",
     "set print elements 16",
 )
+FLAGS = {"true": 1, "false": 0}
 QUEUE_FLAGS = ("running", "sleeping", "req_stop_sleeping", "time_last_task")
 QUEUE_MEMBERS = (*QUEUE_FLAGS, "mutex_tasks", "condition_tasks")
-_LWP = re.compile(r"\bLWP (\d+)\b")
-_NUMBER = re.compile(r"^(-?\d+|true|false|0x[0-9a-f]+)\b")
+MAX_DIGITS = 18  # of a number that fits 64 bits
+_LWP = re.compile(r"\bLWP ([0-9]{1,18})\b")
+_ADDRESS = re.compile(r"0x([0-9a-f]{1,16})")
+_NUMBER = re.compile(r"^(-?[0-9]{1,20}|true|false|0x[0-9a-f]{1,16})\b")
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,7 @@ class _Talk:
 
     def _read_frames(self, session: _Session) -> None:
         answer = session.ask(f"-stack-list-frames 0 {MAX_FRAMES}")
-        stack = answer.payload.get("stack")
-        self.frames = mark_inlined([_frame(row) for row in stack or () if isinstance(row, dict)])
+        self.frames = mark_inlined([_frame(row) for row in _rows(answer, "stack")])
 
     def _read_layout(self, session: _Session) -> None:
         for member in QUEUE_MEMBERS:
@@ -181,9 +183,9 @@ class _Talk:
             return
         session.ask(f"-thread-select {thread}")
         answer = session.ask("-stack-list-frames 0 20")
-        for row in answer.payload.get("stack") or ():
-            if isinstance(row, dict) and "server_queue::start_loop" in str(row.get("func", "")):
-                session.ask(f"-stack-select-frame {int(row.get('level', 0))}")
+        for row in _rows(answer, "stack"):
+            if "server_queue::start_loop" in str(row.get("func", "")):
+                session.ask(f"-stack-select-frame {_number(row.get('level')) or 0}")
                 for flag in QUEUE_FLAGS:
                     value = _evaluate(session, f"this->{flag}")
                     if value is not None:
@@ -191,21 +193,21 @@ class _Talk:
                 return
 
     def _loop_thread(self, session: _Session) -> int | None:
-        rows = session.ask("-thread-info").payload.get("threads") or ()
-        for row in list(rows)[:MAX_THREADS]:
-            lwp = _LWP.search(str(row.get("target-id", "")))
-            if lwp and self.loop_tid is not None and int(lwp[1]) == self.loop_tid:
-                return int(row["id"])
-        return None if self.loop_tid is not None else self._search_loop(session, list(rows)[:MAX_THREADS])
+        rows = _rows(session.ask("-thread-info"), "threads")[:MAX_THREADS]
+        if self.loop_tid is None:
+            return self._search_loop(session, rows)
+        return next((_number(row.get("id")) for row in rows if _lwp(row) == self.loop_tid), None)
 
     def _search_loop(self, session: _Session, rows: list[dict[str, Any]]) -> int | None:
         for row in rows:
-            session.ask(f"-thread-select {int(row['id'])}")
-            stack = session.ask("-stack-list-frames 0 12").payload.get("stack") or ()
+            number = _number(row.get("id"))
+            if number is None:
+                continue
+            session.ask(f"-thread-select {number}")
+            stack = _rows(session.ask("-stack-list-frames 0 12"), "stack")
             if any("server_queue::start_loop" in str(frame.get("func", "")) for frame in stack):
-                lwp = _LWP.search(str(row.get("target-id", "")))
-                self.loop_tid = int(lwp[1]) if lwp else None
-                return int(row["id"])
+                self.loop_tid = _lwp(row)
+                return number
         return None
 
     def answer(self, seconds: float, budget: float) -> GdbAnswer:
@@ -221,6 +223,22 @@ class _Talk:
             seconds=seconds,
             peak_memory=peak,
         )
+
+
+def _rows(answer: Answer, name: str) -> list[dict[str, Any]]:
+    """The tuples of a list in an answer; names in a stranger's core can bend what gdb prints."""
+    found = answer.payload.get(name)
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+
+
+def _number(value: object) -> int | None:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
+
+
+def _lwp(row: dict[str, Any]) -> int | None:
+    found = _LWP.search(str(row.get("target-id", "")))
+    return int(found[1]) if found else None
 
 
 def _quoted(text: str) -> str:
@@ -239,22 +257,21 @@ def _evaluate(session: MiSession, expression: str) -> int | None:
     found = _NUMBER.match(str(answer.payload.get("value", "")))
     if not found:
         return None
-    return {"true": 1, "false": 0}.get(found[1]) if found[1].isalpha() else int(found[1], 0)
+    if found[1] in FLAGS:
+        return FLAGS[found[1]]
+    return int(found[1], 16) if found[1].startswith("0x") else int(found[1])
 
 
 def _frame(row: dict[str, Any]) -> Frame:
-    line = str(row.get("line", ""))
     return Frame(
-        function=row.get("func") if row.get("func") != "??" else None,
+        function=str(row["func"]) if row.get("func") not in (None, "??") else None,
         module=Path(str(row["from"])).name if row.get("from") else None,
         ip=_hexadecimal(row.get("addr")),
         file=str(row["file"]) if row.get("file") else None,
-        line=int(line) if line.isdigit() else None,
+        line=_number(row.get("line")),
     )
 
 
 def _hexadecimal(text: object) -> int | None:
-    try:
-        return int(str(text), 16)
-    except ValueError:
-        return None
+    found = _ADDRESS.fullmatch(str(text))
+    return int(found[1], 16) if found else None

@@ -79,3 +79,30 @@ def test_nothing_of_the_target_may_run(fake: Path) -> None:
         assert argv[argv.index(setting) - 1] == "-iex"
     # file names are never taken for options
     assert argv[-2:] == ["--se=/opt/a b", "--core=-core"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "stack=[]",
+        'stack="none"',
+        'stack=["x","y"]',
+        'stack=[frame={level="²",func={a="b"},line="²",addr="12",file=["x"]}]',
+        'stack=[frame={level="9999999999999999999999",line="9999999999999999999999",func="server_queue::start_loop"}]',
+        'threads=["x"],stack=[]',
+        'threads=[{target-id="LWP 99999999999999999999999999"},{id="one",target-id="LWP 71"},{id="²"}]',
+        'value="0123"',
+        'value="-"',
+        'value="0xfffffffffffffffffffffff"',
+    ],
+)
+@pytest.mark.parametrize("loop_tid", [None, 71])
+def test_answers_of_any_shape_are_no_more_than_nothing_learnt(
+    fake: Path, said: str, loop_tid: int | None
+) -> None:
+    # GIVEN a gdb whose every answer is well formed and has another shape than it should
+    tool(fake, "gdb", f"while read -r line; do printf '%s^done,%s\\n' \"${{line%%-*}}\" '{said}'; done\n")
+    # WHEN it is asked THEN nothing is raised, and no number is made up
+    answer = gdb.ask(fake / "core", None, loop_tid=loop_tid)
+    assert answer.gap is None
+    assert all(frame.line is None for frame in answer.frames)

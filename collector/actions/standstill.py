@@ -13,8 +13,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
 from analyzers.contracts.facts import StackFact
 from analyzers.stacks import confine
@@ -31,6 +31,7 @@ SMALL_MAP = 256 << 10  # bytes; RELRO, data and the linker's tables of a library
 SMALL_BYTES = 32 << 20  # of all of them together
 CORE_BYTES = 128 << 20
 MAX_MAPS = 20_000
+DELETED = " (deleted)"
 _ACCESS = {"r": READ, "w": WRITE, "x": EXECUTE}
 
 
@@ -117,28 +118,41 @@ def _held(said: dict[str, object], body: bytes) -> Held:
 
 def unwind(process: Process, held: Held, *, frames: int = FIRST_FRAMES) -> Unwound:
     """Every thread's frames, by eu-stack on a core in memory. Raises GoneError, or PermissionError."""
-    with _core(process, held) as core, _program(process) as program:
-        argv = eu_stack(f"/proc/self/fd/{core}", f"/proc/self/fd/{program}", frames)
-        if argv is None:
-            return Unwound(why="eu-stack is not installed")
-        done = confine.run(
-            argv,
-            seconds=SECONDS,
-            memory_bytes=MEMORY_BYTES,
-            output_bytes=OUTPUT_BYTES,
-            mapped_bytes=CORE_BYTES,
-            pass_fds=(core, program),
-        )
+    # Its files as it sees them, by descriptor: in a container, and when the program was replaced since.
+    with _opened(process, "root") as root, _opened(process, "exe") as program:
+        with _core(process, held, f"/proc/self/fd/{root}") as core:
+            argv = eu_stack(f"/proc/self/fd/{core}", f"/proc/self/fd/{program}", frames)
+            if argv is None:
+                return Unwound(why="eu-stack is not installed")
+            done = confine.run(
+                argv,
+                seconds=SECONDS,
+                memory_bytes=MEMORY_BYTES,
+                output_bytes=OUTPUT_BYTES,
+                mapped_bytes=CORE_BYTES,
+                pass_fds=(core, program, root),
+            )
+        name = PurePosixPath(process.link("exe").removesuffix(DELETED)).name
     stacks = parse_eu_stack(done.stdout.decode("utf-8", "replace"), rung="live")
-    if any(stack.frames for stack in stacks):
-        return Unwound(tuple(stack for stack in stacks if stack.frames))
+    found = tuple(_with_program(stack, str(program), name) for stack in stacks if stack.frames)
+    if found:
+        return Unwound(found)
     return Unwound(why=f"eu-stack gave no frames (status {done.status}, {done.cut_off or 'not cut off'})")
 
 
+def _with_program(stack: StackFact, shown: str, name: str) -> StackFact:
+    """The program by its name instead of the number of our descriptor."""
+    frames = (replace(frame, module=name) if frame.module == shown else frame for frame in stack.frames)
+    return replace(stack, frames=tuple(frames))
+
+
 @contextmanager
-def _program(process: Process) -> Iterator[int]:
-    """The running program by descriptor: also when it was deleted or replaced since."""
-    descriptor = os.open(f"/proc/{process.pid}/exe", os.O_RDONLY | os.O_CLOEXEC)
+def _opened(process: Process, name: str) -> Iterator[int]:
+    flags = os.O_PATH if name == "root" else os.O_RDONLY
+    try:
+        descriptor = os.open(f"/proc/{process.pid}/{name}", flags | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError):
+        raise GoneError(process.pid) from None
     try:
         yield descriptor
     finally:
@@ -146,12 +160,14 @@ def _program(process: Process) -> Iterator[int]:
 
 
 @contextmanager
-def _core(process: Process, held: Held) -> Iterator[int]:
+def _core(process: Process, held: Held, root: str) -> Iterator[int]:
     """A core without a name, in memory: it never reaches a disk."""
     descriptor = os.memfd_create("llama-blackbox-snapshot", os.MFD_CLOEXEC)
     try:
         rows = maps_of(process)
-        write_core(descriptor, _notes(process, held, rows), _segments(process, held, rows), limit=CORE_BYTES)
+        write_core(
+            descriptor, _notes(process, held, rows, root), _segments(process, held, rows), limit=CORE_BYTES
+        )
         yield descriptor
     finally:
         os.close(descriptor)
@@ -170,13 +186,13 @@ def maps_of(process: Process) -> list[Map]:
     return found
 
 
-def _notes(process: Process, held: Held, rows: list[Map]) -> bytes:
+def _notes(process: Process, held: Held, rows: list[Map], root: str) -> bytes:
     comm = b""
     with suppress(GoneError, PermissionError):
         comm = process.read("comm").rstrip(b"\n")
     order = sorted(held.registers, key=lambda tid: tid != process.pid)
     files = [
-        (row.start, row.end, row.offset, os.fsencode(row.path.removesuffix(" (deleted)")))
+        (row.start, row.end, row.offset, os.fsencode(root + row.path.removesuffix(DELETED)))
         for row in rows
         if row.inode and row.path.startswith("/")
     ]

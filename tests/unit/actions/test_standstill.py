@@ -234,6 +234,33 @@ def test_a_program_that_was_deleted_is_still_unwound(tmp_path: Path) -> None:
     assert "_start" in (found.stacks[0].frames[-1].function or "")
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+@pytest.mark.skipif(shutil.which("eu-stack") is None, reason="needs elfutils")
+def test_a_program_that_only_its_own_mount_namespace_has_is_unwound_by_name(tmp_path: Path) -> None:
+    # GIVEN a program on a file system that nobody else sees
+    program = Path(sys.executable).resolve()
+    script = (
+        f"mount -t tmpfs none {tmp_path} && cp {program} {tmp_path}/hidden && "
+        f"PYTHONHOME={sys.base_prefix} exec {tmp_path}/hidden -ISc 'print(\"ready\", flush=True); input()'"
+    )
+    process = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    assert not (tmp_path / "hidden").exists()
+    try:
+        # WHEN
+        with Process(process.pid) as held:
+            found = unwind(held, hold(process.pid))
+    finally:
+        process.communicate(b"\n")
+    # THEN
+    assert found.stacks[0].complete
+    assert found.stacks[0].frames[-1].function == "_start"
+    assert found.stacks[0].frames[-1].module == "hidden"
+
+
 def test_pieces_of_memory_never_overlap() -> None:
     merged = standstill._merged([(100, b"abcdef"), (104, b"EFGH"), (200, b"x"), (98, b"..")])
     assert merged == [(98, b"..abcdefGH"), (200, b"x")]

@@ -139,7 +139,7 @@ def _filter(scene: Scene) -> Iterator[Finding]:
 
 def _weights(scene: Scene) -> Iterator[Finding]:
     image, expected = scene.subject.image, scene.expected
-    if image is None or expected is None:
+    if image is None or expected is None or scene.minimal:
         return
     weights = f"{size_text(scene.absent_weights)} of weights" if scene.absent_weights else ""
     if weights:

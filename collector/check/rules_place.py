@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from collector.check.model import CORE, Finding, Level, size_text
 from collector.check.pattern import ABRT, APPORT, FILE, NONE, OURS, PIPE, SYSTEMD, Pattern
 from collector.check.rules_systemd import systemd_rules
-from collector.check.scene import Scene
+from collector.check.scene import Scene, capture_settings
 from collector.gather.tools import read_text
 
 BOOT_FILE = "/etc/sysctl.d/60-cores.conf"
@@ -216,7 +216,9 @@ def _pipe(scene: Scene, pattern: Pattern) -> Iterator[Finding]:
         yield _pattern_finding(
             scene, Level.LOST, "cores are thrown away", f"the handler is {pattern.path}", id="thrown-away"
         )
-    elif pattern.handler != OURS:
+    elif pattern.handler == OURS:
+        yield from _ours(scene, pattern)
+    else:
         yield Finding(
             "handler-unknown",
             CORE,
@@ -226,6 +228,28 @@ def _pipe(scene: Scene, pattern: Pattern) -> Iterator[Finding]:
             f"look at {pattern.path}",
             f"kernel.core_pattern = {pattern.text!r}",
         )
+
+
+def _ours(scene: Scene, pattern: Pattern) -> Iterator[Finding]:
+    """Its code, which the interpreter is told to run, and the room in its store."""
+    code = next((word for word in pattern.text.split() if word.endswith(".py")), None)
+    install = "sudo llama-blackbox capture install"
+    if code is not None and not scene.host.exists(code):
+        why = "the interpreter starts and finds nothing to run: no capture, and nobody gets the core"
+        yield Finding("capture-code", CORE, Level.LOST, f"{code} is not there", why, install)
+        return
+    settings = capture_settings(scene.host)
+    try:
+        room = os.statvfs(scene.host.root / settings.store.lstrip("/"))
+    except OSError:
+        what, why = f"{settings.store} could not be looked at", "whether a capture fits there is not known"
+        yield Finding("capture-store", CORE, Level.UNREAD, what, why, "sudo llama-blackbox capture status")
+        return
+    free = room.f_bavail * room.f_frsize
+    if free < settings.reserve:
+        what = f"{settings.store} has {size_text(free)} free"
+        why = f"the handler leaves {size_text(settings.reserve)} of that disk alone and refuses a capture"
+        yield Finding("disk", CORE, Level.LOST, what, why, f"free space at {settings.store}", size_text(free))
 
 
 def _program(scene: Scene, pattern: Pattern) -> Iterator[Finding]:

@@ -68,6 +68,23 @@ def test_the_limit_against_the_core(tmp_path: Path, limit: int, level: Level | N
         )
 
 
+def test_our_own_handler_needs_its_code_and_room(tmp_path: Path) -> None:
+    # GIVEN the handler as `capture install` names it
+    code = "usr/local/lib/llama-blackbox/code/__main__.py"
+    line = f"|/usr/bin/python3 -ISB /{code} %P,%p %h %e %E"
+    made = host(tmp_path, {code: "", "usr/bin/python3": "x"}, pattern=line)
+    (tmp_path / "usr/bin/python3").chmod(0o755)
+    (tmp_path / "var/lib/llama-blackbox/captures").mkdir(parents=True)
+    # WHEN
+    good = readiness(scene(made, subject(limit=0, image=Image(90 * GIB, 90 * GIB)), unit=unit()))
+    # THEN stacks are taken at any size, whatever the limit
+    assert good.expected is not None
+    assert good.expected.seconds < 1
+    assert {one.id for one in good.findings if one.level.costs} == set()
+    (tmp_path / code).unlink()
+    assert found(scene(made))["capture-code"].level is Level.LOST
+
+
 def test_a_handler_that_is_not_bound_by_the_limit_keeps_the_core(tmp_path: Path) -> None:
     path = "usr/lib/llama-blackbox/crash"
     made = host(tmp_path, {path: "x"}, pattern=f"|/{path} %P")

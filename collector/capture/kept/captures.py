@@ -16,6 +16,8 @@ from collector.capture.crash.writing import CORE, FULL_CORE
 
 NEWEST = "newest"
 _MOST_MANIFEST = 8 << 20
+_MOST_NUMBER = (1 << 63) - 1  # what a kernel counts; JSON knows no bound
+_MOST_SECONDS = float(1 << 33)  # the year 2242; beyond it a time cannot be told everywhere
 _MOST = 10_000  # folders of a store that are looked at; the crash path stops at 500
 
 
@@ -36,7 +38,8 @@ class Capture:
 
     def number(self, part: str, name: str) -> int | None:
         value = self.part(part).get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_NUMBER
+        return value if usable else None
 
     @property
     def pid(self) -> int | None:
@@ -63,7 +66,7 @@ class Capture:
     def wall(self) -> float:
         """Unix seconds of the death, by the manifest, else by the folder's name."""
         for value in (self.number("crash", "time"), self.part("clocks").get("realtime")):
-            if isinstance(value, (int, float)) and value > 0:
+            if type(value) in (int, float) and 0 < value < _MOST_SECONDS:
                 return float(value)
         return wall_of(self.id) or self.path.stat().st_mtime
 

@@ -66,7 +66,9 @@ class Capture:
     def wall(self) -> float:
         """Unix seconds of the death, by the manifest, else by the folder's name."""
         for value in (self.number("crash", "time"), self.part("clocks").get("realtime")):
-            if type(value) in (int, float) and 0 < value < _MOST_SECONDS:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            if 0 < value < _MOST_SECONDS:
                 return float(value)
         return wall_of(self.id) or self.path.stat().st_mtime
 

@@ -2,13 +2,14 @@
 VENV := .venv/bin
 PYTEST := $(VENV)/python -m pytest
 
-.PHONY: help demo test test-full soak bench lint schema clean
+.PHONY: help demo test test-full soak fuzz bench lint schema clean
 
 help:
 	@echo "make demo       crash and strand real servers, then diagnose them (under a minute with a warm cache)"
 	@echo "make test       the gate: style, types, arrows, unit to end-to-end"
 	@echo "make test-full  everything, with the counts the documents quote"
 	@echo "make soak       a healthy server through many sleeps, and the demo again and again"
+	@echo "make fuzz       N=1000000 hostile inputs to every reader, coverage-guided (docs/fuzzing.md); before a release"
 	@echo "make bench      figures as ratios in one run, written to docs/figures.md"
 
 demo:
@@ -31,6 +32,10 @@ test-full: lint
 soak:
 	@deploy/setup.sh test
 	$(PYTEST) -m soak
+
+fuzz:
+	@deploy/setup.sh test
+	PYTHONHASHSEED=0 $(VENV)/python -m tests.fuzz $(or $(N),200000) --corpus build/fuzz-corpus $(if $(SEED),--seed $(SEED))
 
 bench:
 	@deploy/setup.sh test

@@ -8,7 +8,7 @@ from collector.gather.choose import choose
 from collector.gather.dead import gather_death
 from collector.gather.deaths import Places, others
 from collector.gather.haul import Haul, without_core
-from collector.gather.journal import Journal
+from collector.gather.journal import Journal, demand_folder
 from collector.gather.living import identify, passive_look, surroundings
 from collector.gather.wanted import wanted
 
@@ -32,7 +32,7 @@ def select(
     ``since`` the newest eight. Raises UserError when nothing fits.
     """
     asked = wanted(unit, pid, since, boot)
-    where = places or Places(journal=Journal(journal))
+    where = places or Places(journal=Journal(demand_folder(journal)))
     choice = choose(where, asked)
     if choice.server is not None:
         haul = Haul()

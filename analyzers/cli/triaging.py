@@ -61,6 +61,13 @@ def carry_out(
     """
     if json and markdown:
         raise UserError("--json and --markdown exclude each other", where="triage", remedy="give one of them")
+    piped = html is not None and str(html) == "-"
+    if piped and (json or markdown):
+        raise UserError(
+            "two documents cannot both go to standard output",
+            where="--html -",
+            remedy="give --html a file, or leave --json and --markdown away",
+        )
     if html is not None:
         _spare_inputs(html, [*inputs, *([exe] if exe else [])])
     command = typed(inputs, [("--exe", exe), *(("--symbols", path) for path in symbols)], selection)
@@ -79,7 +86,7 @@ def carry_out(
             result = finish(result)
             with for_a_reader(), printing():
                 print(printable_json(result.report.to_json()) if json else _markdown(result))
-        else:
+        elif not piped:  # the page itself is the output then
             result = show(result, details=details, command=command)
         if html is not None:
             with for_a_reader():

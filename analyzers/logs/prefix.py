@@ -49,6 +49,7 @@ _KUBECTL = re.compile(r"\[pod/(?P<name>[\w.-]{1,253}/[\w.-]{1,253})\] ")
 _ISO_PARTS = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z| UTC|[+-]\d\d:?\d\d)")
 _STAMP = re.compile(rf"(?P<stamp>{_ISO}) (?:(?:stdout|stderr) [FP] )?")
 _PORT = re.compile(r"\[ *(?P<port>\d{1,5})\] ?")
+_JSON_FILE = re.compile(r'\{ ?"log" ?: ?"')  # blanks: written again by a program, as jq -c or json.dumps do
 _ELAPSED = re.compile(r"\d{1,9}\.\d\d\.\d{3}\.\d{3}(?: |$)")
 
 
@@ -143,7 +144,7 @@ def _stamped(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
 
 
 def _docker_json(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
-    if prefix.form is not None or not text.startswith('{"log":"'):
+    if prefix.form is not None or not _JSON_FILE.match(text):
         return None
     row = loads(text)
     if row is None or not isinstance(row.get("log"), str) or "stream" not in row:

@@ -23,7 +23,7 @@ from collector.gather.choose import choose, living
 from collector.gather.dead import gather_death
 from collector.gather.deaths import Places, others
 from collector.gather.haul import Haul
-from collector.gather.journal import JOURNAL_SECONDS, Journal
+from collector.gather.journal import JOURNAL_SECONDS, Journal, demand_folder
 from collector.gather.living import identify, passive_look, surroundings
 from collector.gather.servers import Server
 from collector.gather.stopping import tidied
@@ -65,7 +65,7 @@ def run(
     """
     asked = wanted(unit, pid, since, boot)
     target = _target(output, force)
-    places = Places(journal=Journal(journal, seconds=LIVE_JOURNAL_SECONDS if live else JOURNAL_SECONDS))
+    places = Places(journal=Journal(demand_folder(journal), seconds=LIVE_JOURNAL_SECONDS if live else JOURNAL_SECONDS))
     told = {
         "--seconds": seconds,
         "--metrics": metrics or None,

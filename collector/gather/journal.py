@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzers.contracts.report import Gap
+from analyzers.errors import UserError
 from analyzers.logs.entries import Entry, export_entries
 from collector.gather.tools import Ran, run
 
@@ -39,6 +40,14 @@ class Slice:
     def entries(self) -> Iterator[Entry]:
         """The entries, environments and stored cores left out."""
         return export_entries(io.BytesIO(self.data), "journal")
+
+
+def demand_folder(folder: Path | None) -> Path | None:
+    """``folder``, when it is one or none was named. Raises UserError."""
+    if folder is not None and not folder.is_dir():
+        what = "not a folder" if folder.exists() else "no such folder"
+        raise UserError(what, where=f"--journal {folder}", remedy="give a folder of .journal files")
+    return folder
 
 
 @dataclass

@@ -24,6 +24,11 @@ LIBRARY = re.compile(r"libllama-server[\w.-]*\.so|xllamacpp[\w.-]*\.so")
 OLD_PROGRAM = "server"  # its name until June 2024, and in forks: only beside llama.cpp's own libraries
 OLD_LIBRARY = re.compile(r"lib(?:llama|ggml)[\w.-]*\.so")
 DELETED = " (deleted)"
+SUDO = "run it with sudo, or as the user the server runs as"
+HIDDEN_FROM_ROOT = (
+    "root here may not look into it: it belongs to another user namespace, or to the kernel",
+    "run it outside the container or sandbox, with CAP_SYS_PTRACE",
+)
 MAX_SERVERS = 1000
 
 
@@ -87,14 +92,19 @@ def demand_server(pid: int) -> Server:
     except GoneError:
         raise UserError("there is no such process", where=where, remedy="see pgrep -a llama-server") from None
     except PermissionError:
-        remedy = "run it with sudo, or as the user the server runs as"
-        raise UserError(
-            "another user's process, which may not be looked into", where=where, remedy=remedy
-        ) from None
+        what, remedy = _hidden()
+        raise UserError(what, where=where, remedy=remedy) from None
     if server is None:
         what = "not a llama-server: neither its program nor a file it has mapped is one"
         raise UserError(what, where=where, remedy="see pgrep -a llama-server")
     return server
+
+
+def _hidden() -> tuple[str, str]:
+    """Why a process may not be looked into, and the remedy."""
+    if os.geteuid() == 0:
+        return HIDDEN_FROM_ROOT
+    return "another user's process, which may not be looked into", SUDO
 
 
 def servers() -> list[Server]:

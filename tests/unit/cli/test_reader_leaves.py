@@ -68,3 +68,28 @@ def test_a_shell_pipe_to_head_sees_the_status(tmp_path: Path) -> None:
     script = f'"{COMMAND}" triage "{log}" | head -n 1 >/dev/null; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", script], check=False, timeout=60, capture_output=True)
     assert done.returncode == EXIT_UNDETERMINED
+
+
+def test_a_page_for_standard_output_is_all_that_is_printed_there(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(PLANNED)
+    done = subprocess.run(
+        [COMMAND, "triage", log, "--html", "-"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == EXIT_OK
+    assert done.stdout.lower().startswith("<!doctype")
+
+
+@pytest.mark.parametrize("other", ["--json", "--markdown"])
+def test_two_documents_for_standard_output_are_refused(tmp_path: Path, other: str) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(PLANNED)
+    done = subprocess.run(
+        [COMMAND, "triage", log, "--html", "-", other],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "standard output" in done.stderr

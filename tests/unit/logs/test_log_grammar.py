@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from analyzers.contracts.evidence import Trust
@@ -274,3 +276,14 @@ def test_phrases_are_one_alternation_of_all_needles() -> None:
 )
 def test_a_servers_log_is_told_from_prose(head: bytes, expected: bool) -> None:
     assert looks_like_log(head) is expected
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_docker_json_written_again_by_a_program_is_unwrapped_alike(separators: tuple[str, str]) -> None:
+    row = {
+        "log": "srv  update_slots: all slots are idle\n",
+        "stream": "stderr",
+        "time": "2026-12-02T08:00:00Z",
+    }
+    prefix, text = strip(json.dumps(row, separators=separators))
+    assert (prefix.form, text) == ("docker-json", said)

@@ -280,10 +280,7 @@ def test_a_servers_log_is_told_from_prose(head: bytes, expected: bool) -> None:
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
 def test_docker_json_written_again_by_a_program_is_unwrapped_alike(separators: tuple[str, str]) -> None:
-    row = {
-        "log": "srv  update_slots: all slots are idle\n",
-        "stream": "stderr",
-        "time": "2026-12-02T08:00:00Z",
-    }
+    said = "srv  update_slots: all slots are idle"
+    row = {"log": said + "\n", "stream": "stderr", "time": "2026-12-02T08:00:00Z"}
     prefix, text = strip(json.dumps(row, separators=separators))
     assert (prefix.form, text) == ("docker-json", said)

@@ -7,7 +7,9 @@ places goes to neither and is named.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 
 from analyzers.contracts.evidence import Evidence, Trust
 from analyzers.contracts.facts import ExitFact, KernelFact, StackFact, fact_of
@@ -17,13 +19,25 @@ from analyzers.triage.clocks import wall_steps
 from analyzers.triage.faults import named_in
 from analyzers.triage.lives import CLOCKS, Life, follows
 from analyzers.triage.material import Material
-from analyzers.triage.readers.deaths import OneOfSeveral, several
-from analyzers.triage.relations import NEAR_S, Same, distance, fits, names, ports_of, same_death, same_life
+from analyzers.triage.readers.deaths import OneOfSeveral, only_death, several
+from analyzers.triage.relations import (
+    NEAR_S,
+    Same,
+    distance,
+    fits,
+    may_be_one,
+    names,
+    ports_of,
+    same_death,
+    same_life,
+)
 from analyzers.triage.subjects import Open, dying_lives, ends_of, opened
 from analyzers.verdict.ending import HOST_SHAPES
 
 # A supervisor tells of an end once the core is written: 2 GB took 4 s here, a big one takes minutes.
 DUMP_S = 120.0
+# Deaths of one PID that are compared with each other, each with each; a core beside more of them joins none.
+USES_OF_A_PID = 64
 EACH_ALONE = "give one core at a time, each with its own log"
 
 
@@ -32,12 +46,16 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
     parts = [part for material in materials for part in _split(material)]
     found: list[Open] = []
     loose: list[Material] = []
-    for seed in sorted(_seeds(parts), key=_best_named):
-        same = [one for one in found if same_death(seed, one) is Same.YES]
-        open_ = [one for one in found if same_death(seed, one) is Same.UNKNOWN]
+    seeds = list(_seeds(parts))
+    torn = _torn(seeds)
+    for seed in sorted(seeds, key=lambda one: (one.core is None, id(one) in torn, one.who.pid is None)):
+        answers = [(one, same_death(seed, one)) for one in found if may_be_one(seed, one)]
+        same = [one for one, answer in answers if answer is Same.YES and not {id(one), id(seed)} & torn]
+        fits_none = all(answer is Same.NO for _, answer in answers)
+        named = seed.who.pid is not None and id(seed) not in torn
         if len(same) == 1:
             _absorb(same[0], seed)
-        elif not same and (seed.core is not None or seed.who.pid is not None or not open_):
+        elif not same and (seed.core is not None or named or fits_none):
             found.append(seed)
         else:
             loose.append(
@@ -48,6 +66,27 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
     gaps = [*_trusted_clocks(found, parts), *_perhaps_one(found)]
     gaps += _join(found, [*loose, *_rest(parts, found, loose)], parts)
     return found, gaps
+
+
+def _torn(seeds: Sequence[Open]) -> set[int]:
+    """Ids of those that are one with either of two deaths which are not one: a PID that was used again, and
+    no clock or boot tells which of both. They join neither, whatever the order of the inputs."""
+    by_pid: dict[int | None, list[Open]] = defaultdict(list)
+    for seed in seeds:
+        by_pid[seed.who.pid].append(seed)
+    unnamed = by_pid.pop(None, [])
+    rows: list[tuple[Open, Sequence[Open]]] = [
+        (seed, near) for near in by_pid.values() for seed in near if len(near) > 2
+    ]
+    rows += [(seed, seeds) for seed in unnamed if seed.counts_apart]
+    return {id(seed) for seed, near in rows if _fits_two(seed, near)}
+
+
+def _fits_two(seed: Open, near: Sequence[Open]) -> bool:
+    if len(near) > USES_OF_A_PID and seed.who.pid is not None:
+        return seed.core is not None
+    same = [one for one in near if one is not seed and same_death(seed, one) is Same.YES]
+    return any(same_death(one, other) is Same.NO for one, other in combinations(same[:USES_OF_A_PID], 2))
 
 
 def _trusted_clocks(found: Sequence[Open], parts: Sequence[Material]) -> Iterator[Gap]:
@@ -68,18 +107,29 @@ def _trusted_clocks(found: Sequence[Open], parts: Sequence[Material]) -> Iterato
 
 
 def _perhaps_one(found: Sequence[Open]) -> Iterator[Gap]:
-    """A core that names no process of the host's beside deaths that no core is known of."""
-    unnamed = [one for one in found if one.core is not None and one.who.pid is None]
+    """A core that names no process of the host's, or one whose PID was used again, beside deaths that no core
+    is known of."""
+    cores = [one for one in found if one.core is not None]
     others = [one for one in found if one.core is None]
-    pairs = [(one, other) for one in unnamed for other in others if same_death(one, other) is Same.UNKNOWN]
+    pairs = [
+        (one, other)
+        for one in cores
+        for other in others
+        if (one.who.pid is None or may_be_one(one, other)) and same_death(one, other) is not Same.NO
+    ]
     for one in {id(one): one for one, _ in pairs}.values():
         name = one.evidence[0].source.partition(":")[0] if one.evidence else "a core"
         yield Gap(
             what=f"whether {name} is the core of one of the other incidents",
-            why="it does not name the process as the host does (a container counts its own), and no clock "
-            "ties it; it is counted by itself",
+            why=(_OF_A_CONTAINER if one.who.pid is None else _USED_AGAIN) + "; it is counted by itself",
             command="coredumpctl info PID > record.txt",
         )
+
+
+_OF_A_CONTAINER = (
+    "it does not name the process as the host does (a container counts its own), and no clock ties it"
+)
+_USED_AGAIN = "its PID was used by more than one of them, and neither a boot nor a clock tells by which"
 
 
 def _split(material: Material) -> list[Material]:
@@ -87,16 +137,23 @@ def _split(material: Material) -> list[Material]:
     return [material] if material.anchor or isinstance(material, OneOfSeveral) else several(material)
 
 
-def _best_named(seed: Open) -> tuple[bool, bool]:
-    return seed.core is None, seed.who.pid is None
-
-
 def _seeds(parts: Sequence[Material]) -> Iterator[Open]:
+    cores = any(part.core is not None for part in parts)
     for part in parts:
         if part.anchor:
             yield opened(part)
         elif not isinstance(part, OneOfSeveral):
-            yield from _of_text(part)
+            told = list(_of_text(part))
+            yield from told or (() if cores else _by_its_supervisor(part))
+
+
+def _by_its_supervisor(material: Material) -> Iterator[Open]:
+    """A text that tells of one life and of its end, which names no process. Beside a core it may be the
+    core's own, and the old rules tie it."""
+    found = only_death(material)
+    if found is not None:
+        life, items = found
+        yield Open(who=life.who, evidence=items, lives=[life], process=_process(material, life.pid))
 
 
 def _of_text(material: Material) -> Iterator[Open]:

@@ -38,10 +38,44 @@ def same_death(one: Open, other: Open) -> Same:
     if not one.who.same_as(other.who) or _apart(one, other):
         return Same.NO
     if one.who.pid is not None and one.who.pid == other.who.pid:
-        return Same.YES
-    if one.threads & other.threads:
+        return Same.NO if _other_host(one, other) else Same.YES
+    if _same_threads(one, other):
         return Same.YES
     return _by_lines(one.lives, other.lives)
+
+
+def may_be_one(one: Open, other: Open) -> bool:
+    """False when their PIDs alone tell that they are two: a quick look before ``same_death``."""
+    mine, theirs = one.who.pid, other.who.pid
+    return mine is None or theirs is None or mine == theirs
+
+
+def _other_host(one: Open, other: Open) -> bool:
+    """Without a boot's id a PID may be another host's or container's: texts without a common line tell."""
+    if one.who.boot_id is not None and one.who.boot_id == other.who.boot_id:
+        return False
+    pairs = [(life, other_) for life in one.lives for other_ in other.lives if life.name != other_.name]
+    answers = {same_life(life, other_) for life, other_ in pairs}
+    return Same.NO in answers and Same.YES not in answers
+
+
+def _same_threads(one: Open, other: Open) -> bool:
+    """Small numbers that every container counts anew tell something only with the very same instruction."""
+    if not one.threads & other.threads:
+        return False
+    return not (one.counts_apart or other.counts_apart) or bool(_crashed_at(one) & _crashed_at(other))
+
+
+def _crashed_at(incident: Open) -> set[tuple[int, int]]:
+    """(thread id, instruction) of its core and of the crashed threads of its traces."""
+    found = set()
+    for item in incident.evidence:
+        core, stack = fact_of(item, CoreFact), fact_of(item, StackFact)
+        if core is not None and core.crashed_tid is not None and core.instruction_pointer is not None:
+            found.add((core.crashed_tid, core.instruction_pointer))
+        if stack is not None and stack.tid is not None and stack.frames and stack.frames[0].ip is not None:
+            found.add((stack.tid, stack.frames[0].ip))
+    return found
 
 
 def _same_core(one: Open, other: Open) -> bool:

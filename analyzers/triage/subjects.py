@@ -48,6 +48,11 @@ class Open:
         return self.who.same_as(item.incarnation)
 
     @property
+    def counts_apart(self) -> bool:
+        """Its core's numbers are those of a container, not the host's."""
+        return self.core is not None and self.process.pid == CONTAINER_INIT
+
+    @property
     def threads(self) -> frozenset[int]:
         """Thread ids of its core and of the stacks that were joined."""
         stacks = (fact_of(item, StackFact) for item in self.evidence)

@@ -89,13 +89,26 @@ def several(material: Material) -> list[Material]:
     """A material for each death of a text, then what is left of it; ``material`` alone for one or none."""
     if material.anchor or any(life.port or life.routes or life.child for life in material.lives):
         return [material]  # a router's children are told apart by its own lines
+    dead = _dead(material)
+    return _parted(material, dead) if len(dead) > 1 else [material]
+
+
+def only_death(material: Material) -> tuple[Life, list[Evidence]] | None:
+    """The life of a text whose end alone the text tells, with all that the death owns; else None."""
+    if material.anchor or any(life.port or life.routes or life.child for life in material.lives):
+        return None
+    dead = _dead(material) if material.lives else {}
+    found = [(material.lives[key], items) for key, items in dead.items() if isinstance(key, int)]
+    return found[0] if len(found) == len(dead) == 1 else None
+
+
+def _dead(material: Material) -> dict[Hashable, list[Evidence]]:
     owners = _by_lives(material) if material.lives else _by_ends(material.evidence)
     owned: dict[Hashable, list[Evidence]] = {}
     for item in material.evidence:
         if item.id in owners:
             owned.setdefault(owners[item.id], []).append(item)
-    dead = {key: items for key, items in owned.items() if _died(key, items, material.lives)}
-    return _parted(material, dead) if len(dead) > 1 else [material]
+    return {key: items for key, items in owned.items() if _died(key, items, material.lives)}
 
 
 def _parted(material: Material, dead: Mapping[Hashable, Sequence[Evidence]]) -> list[Material]:

@@ -174,3 +174,22 @@ def test_a_client_cannot_add_a_death(tmp_path: Path) -> None:
     forged = "llama.service: Main process exited, code=dumped, status=11/SEGV"
     text = life(41, forged, *SLEPT, *WOKE)
     assert total(report_of(tmp_path, journal=text)) == 1
+
+
+def test_texts_of_one_death_each_are_as_many_incidents(tmp_path: Path) -> None:
+    # GIVEN three units' journals, whose ends name no process; only the first one slept
+    texts = {name: life(pid, *slept) for name, pid, slept in (("a", 41, SLEPT), ("b", 52, ()), ("c", 63, ()))}
+    report = report_of(tmp_path, **texts)
+    assert pids(report) == [41, 52, 63]
+    slept = [death.pid for one in report.incidents for death in one.deaths if death.cause == "sleep"]
+    assert slept == [41]
+
+
+def test_one_pid_in_two_hosts_texts_is_two_deaths(tmp_path: Path) -> None:
+    # GIVEN the first process of two containers, whose logs share no line
+    def moved(text: str) -> str:
+        return text.replace("0.00.", "0.10.").replace("0.01.", "0.11.")
+
+    one = life(1, *SLEPT, *WOKE)
+    assert pids(report_of(tmp_path, a=one, b=moved(one))) == [1, 1]
+    assert total(report_of(tmp_path, a=one, b=one)) == 1

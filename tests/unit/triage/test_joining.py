@@ -14,6 +14,7 @@ from analyzers.contracts.facts import (
     CoreFact,
     ExitFact,
     Fact,
+    Frame,
     KernelFact,
     LogFact,
     StackFact,
@@ -140,6 +141,41 @@ def test_two_cores_of_one_pid_are_two_deaths_and_one_core_in_two_files_is_one() 
     assert len(two) == 2
     one, _ = incidents(core(7, ip=1), core(7, ip=1), core(8))
     assert len(one) == 2
+
+
+USED_TWICE = [
+    ({"boot": A}, {"boot": B}),
+    ({"wall": 100.0}, {"wall": 100.0 + 2 * SAME_DEATH_S}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), USED_TWICE)
+def test_a_core_that_fits_either_use_of_its_pid_is_joined_to_neither(
+    one: dict[str, float], other: dict[str, float]
+) -> None:
+    # GIVEN two deaths of one PID, and a core that tells neither its boot nor its time
+    groups, gaps = incidents(core(7), record(7, **one), record(7, **other))  # type: ignore[arg-type]
+    assert sorted(kinds(each) for each in groups) == [["core"], ["exit"], ["exit"]]
+    assert any("PID was used by more than one" in gap.why for gap in gaps)
+
+
+def test_a_record_that_fits_two_deaths_of_its_pid_adds_none() -> None:
+    groups, gaps = incidents(record(7), record(7, wall=100.0), record(7, wall=100.0 + 2 * SAME_DEATH_S))
+    assert [kinds(each) for each in groups] == [["exit"], ["exit"]]
+    assert not_counted(gaps)
+
+
+@pytest.mark.parametrize(("at", "joined"), [(1, 1), (2, 0)])
+def test_a_containers_thread_numbers_tie_only_with_the_instruction(at: int, joined: int) -> None:
+    # GIVEN records of two containers, whose threads have the same small numbers as the core's
+    def told(pid: int, ip: int) -> Material:
+        trace = StackFact(tid=1, crashed=True, rung="pasted", frames=(Frame("f", ip=ip),))
+        end = made(ExitFact("coredump-store", signal=11, result="core-dump", name="llama-server"), pid)
+        return Material((end, made(trace, pid)), process=Process(pid=pid), anchor=True)
+
+    groups, _ = incidents(core(1, 1, 7, ip=1), told(4711, at), told(5711, 99))
+    assert sum("core" in kinds(each) and "exit" in kinds(each) for each in groups) == joined
+    assert not any("core" in kinds(each) for each in groups if each.process.pid == 5711)
 
 
 def test_signals_that_differ_are_two_deaths() -> None:

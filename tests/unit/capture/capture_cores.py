@@ -116,7 +116,11 @@ def layout_in(tmp_path: Path, release: str = "6.18.0", pattern: str = PATTERN_BE
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(value + "\n")
     (tmp_path / "etc").mkdir()
+    for package in ("crash", "coresocket"):  # small ones: each file is a sync, and each sync is killed at
+        (tmp_path / "source" / package).mkdir(parents=True)
+        (tmp_path / "source" / package / "__main__.py").write_text("pass\n")
     return Layout(
+        source=tmp_path / "source",
         prefix=tmp_path / "p",
         store=tmp_path / "store",
         sysctls=(tmp_path / "etc", tmp_path / "usr"),

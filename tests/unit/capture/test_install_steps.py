@@ -133,7 +133,7 @@ def test_a_kill_at_any_step_of_installing_is_told_and_can_be_undone(layout: Layo
         if found.state == status.NONE:
             assert layout.kernel.settings() == before
             continue
-        assert found.state == status.HALF_INSTALLED or number > 20, (number, found)
+        assert found.state == status.HALF_INSTALLED or layout.kernel.settings() != before or shape == "watch"
         if found.state == status.HALF_INSTALLED:
             assert any("capture remove" in fault for fault in found.faults)
         with pytest.raises(UserError):

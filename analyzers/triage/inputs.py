@@ -17,6 +17,8 @@ from analyzers.errors import UserError
 from analyzers.triage.sniff import ARCHIVE, FOLDER, JOURNAL, Look, look
 
 HASH_BLOCK = 1 << 20
+# Bytes: a file of one hole can claim exabytes. The largest cores systemd-coredump stores have 32 GiB.
+MAX_HASHED = 64 << 30
 STDIN = Path("-")
 UNUSED = "unused"  # kind of a file in a folder that is no evidence
 
@@ -218,13 +220,15 @@ def lost(source: Source, error: OSError) -> UserError:
 
 
 def with_hashes(listed: Sequence[InputFile], inputs: Sequence[Source]) -> tuple[list[InputFile], list[Gap]]:
-    """``listed`` with hashes where they are files, and a gap for each of ``inputs`` that changed since.
+    """``listed`` with hashes where they are files, and a gap for each of ``inputs`` that changed since or is
+    too large.
 
     Parts of an input that are listed on their own (the blocks of an issue) have no hash.
     """
     by_name = {source.name: source for source in inputs if not source.parts}
     hashed = [_hashed(item, by_name.get(item.name)) for item in listed]
-    return hashed, [gap for source in inputs if not source.parts and (gap := _change(source)) is not None]
+    found = (gap for source in by_name.values() for gap in (_change(source), _unhashed(source)))
+    return hashed, [gap for gap in found if gap is not None]
 
 
 def _hashed(item: InputFile, source: Source | None) -> InputFile:
@@ -233,9 +237,19 @@ def _hashed(item: InputFile, source: Source | None) -> InputFile:
 
 def _hash_or_none(path: Path) -> str | None:
     try:
-        return sha256(path) if path.is_file() else None
+        return sha256(path) if path.is_file() and path.stat().st_size <= MAX_HASHED else None
     except OSError:
         return None
+
+
+def _unhashed(source: Source) -> Gap | None:
+    if source.size is None or source.size <= MAX_HASHED:
+        return None
+    return Gap(
+        what=f"the hash of {source.name}",
+        why=f"it has {source.size:,} bytes; more than {MAX_HASHED >> 30} GiB are not hashed here",
+        command=f"sha256sum {source.name}",
+    )
 
 
 def _change(source: Source) -> Gap | None:

@@ -10,7 +10,7 @@ import pytest
 
 from analyzers.contracts.report import InputFile
 from analyzers.errors import UserError
-from analyzers.triage.inputs import demand_program, lost, sources, with_hashes
+from analyzers.triage.inputs import MAX_HASHED, demand_program, lost, sources, with_hashes
 
 
 def put(path: Path, text: str) -> Path:
@@ -96,3 +96,15 @@ def test_an_executable_that_is_none_is_refused(tmp_path: Path, content: str | No
 
 def test_a_program_passes() -> None:
     demand_program(Path("/proc/self/exe"))
+
+
+def test_a_file_that_claims_more_than_any_core_has_is_not_hashed(tmp_path: Path) -> None:
+    # GIVEN a hole of more than the bound
+    path = tmp_path / "core"
+    path.touch()
+    os.truncate(path, MAX_HASHED + 1)
+    given = sources([path])
+    # WHEN hashes are asked for THEN there is none at once, and a gap with the command
+    hashed, gaps = with_hashes([InputFile(name="core", kind="core", size=MAX_HASHED + 1)], given)
+    assert hashed[0].sha256 is None
+    assert [(gap.what, gap.command) for gap in gaps] == [("the hash of core", "sha256sum core")]

@@ -178,7 +178,8 @@ def _guess(lives: Sequence[Life], fitting: Sequence[int], items: Sequence[Eviden
     deaths = deaths_in(items)
     seen = any(item.kind in (CoreFact.KIND, KernelFact.KIND) for item in deaths)
     if not seen and all((child := lives[at].child) is not None and child.died for at in fitting):
-        return _last_to_die(lives, fitting, items), "the last child whose end the router reports", True
+        sure = not any(_names_another(item, lives) for item in deaths)
+        return _last_to_die(lives, fitting, items), "the last child whose end the router reports", sure
     if aborted:
         return aborted[-1], "the last one that ended with an abort", len(aborted) == 1 and not seen
     followed = [at for at in fitting if any(lives[at].lane == lives[on].lane for on in fitting if on > at)]
@@ -186,6 +187,12 @@ def _guess(lives: Sequence[Life], fitting: Sequence[int], items: Sequence[Eviden
     if silent and deaths:
         return silent[-1], "the last one that was followed by a restart without a stop", False
     return fitting[-1], "the last one", False
+
+
+def _names_another(item: Evidence, lives: Sequence[Life]) -> bool:
+    """A record of a process, which may be any of the children: their router's lines name no PID of theirs."""
+    pid = item.incarnation.pid
+    return pid is not None and all(pid not in (life.pid, life.carrier) for life in lives)
 
 
 def _last_to_die(lives: Sequence[Life], fitting: Sequence[int], items: Sequence[Evidence]) -> int:

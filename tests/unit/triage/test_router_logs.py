@@ -185,6 +185,23 @@ def test_the_end_that_comes_last_is_the_last_death_whoever_was_spawned_last(tmp_
     assert told(tmp_path, lines).process.port == A
 
 
+def test_a_record_of_one_of_two_children_that_died_is_lent_to_neither_ones_sleep(tmp_path: Path) -> None:
+    # GIVEN two children that ended within a moment, one of which slept, and the core record of one of them
+    lines = Lines().started().up("a", A).up("b", B).sleep(B).wake(B).ended("a").ended("b")
+    rows = (
+        "           PID: 4711 (llama-server)",
+        "        Signal: 11 (SEGV)",
+        "    Executable: llama-server",
+    )
+    record = "\n".join((*rows, ""))
+    report = told(tmp_path, lines, record)
+    assert (report.verdict.class_, report.verdict.cause) == ("SEGV", "unknown")
+    assert any(gap.what == "the sleep of the server that died" for gap in report.gaps)
+    # THEN with one child alone, it is that child's
+    alone = Lines().started().up("b", B).sleep(B).wake(B).ended("b")
+    assert told(tmp_path, alone, record).verdict.class_ == "SEGV-UAF-SLEEP"
+
+
 def test_the_sleep_of_a_sibling_raises_no_suspicion(tmp_path: Path) -> None:
     lines = Lines().started().up("a", A).up("b", B).sleep(B).wake(B).ended("a")
     report = told(tmp_path, lines, FAULT)

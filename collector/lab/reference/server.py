@@ -16,6 +16,7 @@ from types import TracebackType
 
 from analyzers.errors import UserError
 from collector.lab.reference import debugger
+from collector.lab.reference.allocator import foreign_allocator
 from collector.lab.reference.client import REQUEST_TIMEOUT, Answer, Pending, Request, send
 from collector.lab.reference.conditions import Condition, exited, looping
 from collector.lab.reference.cores import CoreSearch, CoreSettings, locate_core
@@ -54,6 +55,7 @@ class RunningServer:
         self.started_mono = time.monotonic()
         self.tids: set[int] = set()
         self.core_limit: int | None = None
+        self.allocator: str | None = None
         self._changed = threading.Condition()
         popen = _spawn(spec, folder, port, under_gdb)
         assert popen.stdout is not None  # noqa: S101 - it was asked for
@@ -191,6 +193,7 @@ class ReferenceServer:
     def __init__(self, folder: Path | None = None) -> None:
         self._kept = folder is not None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="llama-blackbox-lab-"))
+        self.allocators: set[str] = set()  # of the servers so far, those that are not glibc's
         self._servers: list[RunningServer] = []
 
     def __enter__(self) -> ReferenceServer:
@@ -217,9 +220,12 @@ class ReferenceServer:
         deadline = GDB_START_DEADLINE if under_gdb else START_DEADLINE
         up = server.wait_until(lambda each: each.finished or looping(each), deadline)
         if not up or server.finished:
+            ending = server.ending  # taking it down gives a server that only was too slow an ending of ours
             server.take_down()
-            raise _did_not_start(server, deadline)
+            raise _did_not_start(server, ending, deadline)
         server.core_limit = _core_limit(server.pid)
+        server.allocator = foreign_allocator(server.pid)
+        self.allocators |= {server.allocator} if server.allocator else set()
         server.note_threads()
         return server
 
@@ -255,8 +261,7 @@ def _check(spec: ServerSpec) -> None:
         )
 
 
-def _did_not_start(server: RunningServer, deadline: float) -> UserError:
-    ending = server.ending
+def _did_not_start(server: RunningServer, ending: Ending | None, deadline: float) -> UserError:
     if ending is None:
         how = f"was not ready within {deadline:.0f} s"
     elif ending.signal is not None:

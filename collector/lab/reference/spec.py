@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from collector.lab.native.recipe import ASAN_OPTIONS
+
 HOSTED_SCRIPT = Path(__file__).with_name("hosted.py")
 # What a freed block is filled with: 0xA5 inverted by glibc, so a freed pointer reads 0x5a5a5a5a5a5a5a5a,
 # a non-canonical address that faults when it is followed.
@@ -20,6 +22,10 @@ POISON_BYTE = 165
 # object came back to its own address at every reload. Blocks of a page and more in mappings of their own
 # leave no such hole: the object moved at 36 of 36 reloads of three builds.
 TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=4096"
+# llama-server reads an argument that is not given from its variable; LLAMA_ARG_ is not the only beginning.
+SERVER_VARIABLES = "LLAMA_"
+# The later one of two counts: a user's log_path would hide the report.
+REPORT_TO_LOG = "log_path=stderr"
 POISON = {"MALLOC_PERTURB_": str(POISON_BYTE), "GLIBC_TUNABLES": TUNABLES}
 
 
@@ -75,8 +81,14 @@ def launched(argv: list[str]) -> list[str]:
 
 
 def environment(spec: ServerSpec) -> dict[str, str]:
-    """The server's environment: ours, the poison, the libraries beside a native binary, its own."""
-    made = dict(os.environ)
+    """The server's environment: ours, the poison, the libraries beside a native binary, its own.
+
+    Without our variables that are arguments of the server (LLAMA_API_KEY, LLAMA_ARG_…, LLAMA_LOG_…): what is
+    set for another server of the user's is none of a trial's. A sanitized program, however it is started, is
+    told to end as a crash does, with its report in the log.
+    """
+    made = {name: value for name, value in os.environ.items() if not name.startswith(SERVER_VARIABLES)}
+    made["ASAN_OPTIONS"] = ":".join(filter(None, (made.get("ASAN_OPTIONS"), ASAN_OPTIONS, REPORT_TO_LOG)))
     if spec.binary is not None:
         beside = str(spec.binary.resolve().parent)
         made["LD_LIBRARY_PATH"] = ":".join(filter(None, (beside, made.get("LD_LIBRARY_PATH"))))

@@ -21,6 +21,7 @@ from analyzers.contracts.trials import (
     Trial,
 )
 from collector.lab.faults.provoked import CORE_SIGNALS
+from collector.lab.reference.allocator import SANITIZER
 from collector.lab.reference.output import printable
 
 # 95 %: the largest rate p for which n clean trials still have a chance of 5 %: 1 - 0.05 ** (1 / n).
@@ -182,6 +183,14 @@ def unfinished(findings: Iterable[Finding], why: str) -> list[Finding]:
         else finding
         for finding in findings
     ]
+
+
+def unfilled(findings: Iterable[Finding], allocators: Iterable[str]) -> list[Finding]:
+    """``findings`` of servers that used ``allocators``, none of them glibc's: freed memory was not filled
+    there, so that D1 and D2 are not sound. AddressSanitizer is the better witness and takes nothing."""
+    foreign = sorted(set(allocators) - {SANITIZER})
+    why = f"the server's malloc was {', '.join(foreign)}, which does not fill freed memory"
+    return [unfinished([each], why)[0] if foreign and each.defect in CRASHING else each for each in findings]
 
 
 def exit_status(findings: Iterable[Finding]) -> int:

@@ -29,6 +29,12 @@ NOT_STARTED = 127
 LIBRARY = "xllamacpp*.so"
 SERVER_LIBRARY = "libllama-server-impl.so"
 UNKNOWN_MARK = "unknown"
+# The runtime's entry, defined in an instrumented program or asked of a library, gcc's or clang's.
+SANITIZED = (
+    Sign("init", "__asan_init"),
+    Sign("gcc", "libasan.so", prefix=True),
+    Sign("clang", "libclang_rt.asan", prefix=True),
+)
 
 
 def identify_hosted(version: str, python: Path) -> Subject:
@@ -65,6 +71,7 @@ def identify_native(binary: Path) -> Subject:
         version=text,
         build=number,
         build_id=build_id_of_file(code),
+        asan=any(find_names(each, SANITIZED) for each in dict.fromkeys((binary, code))),
         marks=marks_of(code),
     )
 

@@ -18,7 +18,7 @@ from analyzers.errors import UserError
 from analyzers.version import __version__
 from collector.lab.reference.server import ReferenceServer
 from collector.lab.reference.spec import ServerSpec
-from collector.lab.verify.findings import unfinished
+from collector.lab.verify.findings import unfilled, unfinished
 from collector.lab.verify.host import host_facts
 from collector.lab.verify.judge import oom_kills, settled
 from collector.lab.verify.keep import TRIALS, Kept, dumped, kept
@@ -118,7 +118,7 @@ def run(
             _collect(session, carry_out(bench), chosen)
             finished()
         _say_what_is_kept(session)
-        return _record(session, chosen, conclude)
+        return _record(session, chosen, conclude, lab.allocators)
 
 
 def _collect(session: Session, trials: Iterator[Trial], chosen: Chosen) -> None:
@@ -152,8 +152,8 @@ def _say_what_is_kept(session: Session) -> None:
         session.say("logs and cores of the crashes are not kept; run it with --output FOLDER to keep them")
 
 
-def _record(session: Session, chosen: Chosen, conclude: Conclude) -> TrialRun:
-    findings = conclude(session.trials)
+def _record(session: Session, chosen: Chosen, conclude: Conclude, allocators: set[str]) -> TrialRun:
+    findings = unfilled(conclude(session.trials), allocators)
     if session.interrupted or session.problem:
         why = "the run was interrupted" if session.interrupted else "the run could not be finished"
         findings = unfinished(findings, why)

@@ -10,6 +10,7 @@ from pathlib import Path
 from analyzers.contracts.trials import Subject
 from analyzers.core.files import opened_regular, pread
 from analyzers.errors import UserError
+from collector.lab.native.recipe import ASAN_OPTIONS
 from collector.lab.reference.environments import UNLOAD_VERSION, prepare
 from collector.lab.reference.gguf import cached_model
 from collector.lab.reference.spec import ServerSpec
@@ -79,7 +80,9 @@ def choose(wanted: Wanted, say: Say) -> Chosen:
         # servers run in folders of their own, where a relative path leads nowhere
         binary = wanted.server_bin.absolute()
         say(f"asking {binary.name} for its version")
-        return Chosen(identify_native(binary), ServerSpec(model=model, binary=binary))
+        known = identify_native(binary)
+        environment = {"ASAN_OPTIONS": ASAN_OPTIONS} if known.asan else {}
+        return Chosen(known, ServerSpec(model=model, binary=binary, environment=environment))
     version = wanted.version or UNLOAD_VERSION
     python = prepare(version, progress=say)
     return Chosen(identify_hosted(version, python), ServerSpec(model=model, python=python))

@@ -64,6 +64,26 @@ def test_poison_and_libraries_reach_the_environment(monkeypatch):
     assert "MALLOC_PERTURB_" not in native
 
 
+@pytest.mark.parametrize("program", [{"python": PYTHON}, {"binary": BINARY}])
+def test_variables_that_are_a_servers_arguments_do_not_reach_it(monkeypatch, program):
+    """LLAMA_API_KEY made every start wait for its whole deadline; a draft's path blamed our model."""
+    for name in ("LLAMA_API_KEY", "LLAMA_ARG_SPEC_DRAFT_MODEL", "LLAMA_LOG_VERBOSITY", "LLAMA_CACHE"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("HOME_OF_LLAMA_", "kept")
+    made = environment(ServerSpec(MODEL, **program, environment={"LLAMA_ARG_TOP_K": "1"}))
+    assert [name for name in made if name.startswith("LLAMA_")] == ["LLAMA_ARG_TOP_K"]
+    assert made["HOME_OF_LLAMA_"] == "kept"
+
+
+def test_a_sanitized_program_ends_as_a_crash_does_however_it_is_started(monkeypatch):
+    """Behind a wrapper script nobody can see that it is one."""
+    monkeypatch.setenv("ASAN_OPTIONS", "abort_on_error=0:log_path=/tmp/x:suppressions=mine")
+    said = dict(
+        each.split("=") for each in environment(ServerSpec(MODEL, binary=BINARY))["ASAN_OPTIONS"].split(":")
+    )
+    assert (said["abort_on_error"], said["log_path"], said["suppressions"]) == ("1", "stderr", "mine")
+
+
 @pytest.fixture
 def hosted(monkeypatch):
     """The script that runs inside an environment, with a wheel made of plain attributes."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from analyzers.contracts.trials import ANSWERED, INCONCLUSIVE, LEAKED, Subject
 from analyzers.errors import UserError
 from collector.lab.reference.spec import ServerSpec
+from collector.lab.verify.leak import cycles
 from collector.lab.verify.leak.cycles import MIB, Reading, judged, leak_trials, with_draft
 from collector.lab.verify.leak.memory import Resident, maps, resident
 
@@ -89,6 +92,35 @@ def test_asan_builds_are_refused_with_the_reason() -> None:
 
     with pytest.raises(UserError, match="keeps freed memory"):
         next(leak_trials(Bench(), 6))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("control", "subject", "said"),
+    [
+        ("AddressSanitizer", "AddressSanitizer", "ASan build keeps freed memory"),
+        (None, "jemalloc", "kept by jemalloc"),
+        ("musl", None, "kept by musl"),
+    ],
+)
+def test_a_server_whose_malloc_is_not_glibcs_is_refused_whatever_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: str | None, subject: str | None, said: str
+) -> None:
+    # GIVEN servers of which no file says so: a wrapper, or LD_PRELOAD
+    draft = tmp_path / "draft.gguf"
+    draft.write_bytes(b"GGUF")
+    monkeypatch.setattr(cycles, "cached_model", lambda _: draft)
+    started = iter((control, subject))
+
+    class Lab:
+        def start(self, _: ServerSpec) -> nullcontext[SimpleNamespace]:
+            return nullcontext(SimpleNamespace(allocator=next(started)))
+
+    chosen = SimpleNamespace(subject=Subject(kind="native", name="x"))
+    spec = ServerSpec(tmp_path / "m", binary=tmp_path / "missing")
+    bench = SimpleNamespace(chosen=chosen, spec=spec, lab=Lab(), say=lambda _: None)
+    # WHEN THEN no sleep is measured
+    with pytest.raises(UserError, match=said):
+        next(leak_trials(bench, 6))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

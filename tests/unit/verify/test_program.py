@@ -17,6 +17,7 @@ from analyzers.errors import UserError
 from collector.lab.verify import identity
 from collector.lab.verify.identity import code_of, identify_native, signal_name, version_text
 from collector.lab.verify.program import ask, demand_program
+from elffiles import STRTAB, ElfBuilder
 
 Write = Callable[[str, str], Path]
 
@@ -208,6 +209,32 @@ def test_a_build_number_is_taken_only_from_a_text_that_can_be_trusted(
     assert subject.build == build
     assert subject.name == (f"b{build} (llama-server)" if build else "llama-server")
     assert subject.version == version
+
+
+@pytest.mark.parametrize(
+    ("names", "asan"),
+    [
+        (b"\0malloc\0__asan_init\0", True),
+        (b"\0libasan.so.8\0libc.so.6\0", True),
+        (b"\0libclang_rt.asan-x86_64.so\0", True),
+        (b"\0libc.so.6\0not__asan_init\0", False),
+        (b"\0", False),
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_sanitized_build_is_known_by_its_names_in_the_program_or_the_library_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: bytes, asan: bool, shared: bool
+) -> None:
+    # GIVEN a build of the user's own, named by path alone
+    program = tmp_path / "llama-server"
+    linked = b"\0libllama-server-impl.so\0" if shared else names
+    program.write_bytes(ElfBuilder().section(".dynstr", linked, STRTAB).bytes())
+    if shared:
+        library = ElfBuilder().section(".dynstr", names, STRTAB).bytes()
+        (tmp_path / "libllama-server-impl.so").write_bytes(library)
+    monkeypatch.setattr(identity, "version_text", lambda _: "version: 12345 (abcdef0)")
+    # WHEN THEN
+    assert identify_native(program).asan is asan
 
 
 def test_a_program_runs_in_an_empty_folder_with_nothing_to_read(script: Write, tmp_path: Path) -> None:

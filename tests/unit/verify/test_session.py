@@ -26,7 +26,7 @@ from analyzers.contracts.trials import (
 from analyzers.errors import UserError
 from collector.lab.reference.spec import ServerSpec
 from collector.lab.verify import judge, session
-from collector.lab.verify.findings import conclude_all
+from collector.lab.verify.findings import conclude_all, unfilled
 from collector.lab.verify.keep import Kept
 from collector.lab.verify.options import Outputs
 from collector.lab.verify.session import Bench, Method, run, trial_line
@@ -291,3 +291,28 @@ def test_a_line_tells_the_figures_of_a_leak_and_why_a_trial_missed() -> None:
     ):
         line = trial_line(made(outcome, reached=reached, notes=["asleep it holds 34.8 MiB more"]))
         assert ("34.8 MiB" in line) == told
+
+
+@pytest.mark.parametrize(
+    ("allocators", "conclusion"),
+    [
+        ({"jemalloc"}, INCONCLUSIVE),
+        ({"AddressSanitizer"}, SOUND),
+        (set(), SOUND),
+        ({"musl", "x"}, INCONCLUSIVE),
+    ],
+)
+def test_freed_memory_that_nobody_filled_leaves_nothing_sound(allocators: set[str], conclusion: str) -> None:
+    """LD_PRELOAD of another malloc: MALLOC_PERTURB_ is glibc's alone."""
+
+    def method(bench: Bench) -> Iterator[Trial]:
+        bench.lab.allocators |= allocators
+        yield from CLEAN
+
+    (found,) = carried_out(method).findings
+    assert found.conclusion == conclusion
+    assert all(each in found.because for each in allocators - {"AddressSanitizer"})
+    # a defect that was shown stays shown, and a hang reads no memory
+    assert [each.conclusion for each in unfilled(conclude_all([SHOWN], ("D2",), 1), allocators)] == [AFFECTED]
+    hung = conclude_all([made(ANSWERED, "D3")], ("D3",), 1)
+    assert unfilled(hung, allocators) == hung

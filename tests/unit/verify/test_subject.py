@@ -51,6 +51,17 @@ def test_a_relative_path_is_made_absolute_as_servers_run_elsewhere(
     assert chosen.spec.model == tmp_path / "m.gguf"
 
 
+@pytest.mark.parametrize("asan", [True, False])
+def test_a_sanitized_binary_is_told_to_abort_as_a_reference_build_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asan: bool
+) -> None:
+    known = Subject(kind="native", name="x", asan=asan)
+    monkeypatch.setattr(subject, "identify_native", lambda _: known)
+    monkeypatch.setattr(subject, "cached_model", lambda: tmp_path / "m.gguf")
+    chosen = choose(Wanted(server_bin=tmp_path / "llama-server"), silent)
+    assert ("abort_on_error=1" in chosen.spec.environment.get("ASAN_OPTIONS", "")) is asan
+
+
 def test_asking_a_binary_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(subject, "cached_model", lambda: tmp_path / "m.gguf")

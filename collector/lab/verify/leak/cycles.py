@@ -10,6 +10,7 @@ from pathlib import Path
 
 from analyzers.contracts.trials import ANSWERED, INCONCLUSIVE, LEAKED, Trial
 from analyzers.errors import UserError
+from collector.lab.reference.allocator import SANITIZER
 from collector.lab.reference.conditions import asleep_by_props, sleeps
 from collector.lab.reference.gguf import ModelSpec, cached_model
 from collector.lab.reference.server import RunningServer
@@ -42,14 +43,10 @@ class Reading:
 
 
 def leak_trials(bench: Bench, cycles: int) -> Iterator[Trial]:
-    """One trial for each of ``cycles`` sleeps. Raises UserError for an ASan build: its quarantine holds
-    whatever is freed."""
+    """One trial for each of ``cycles`` sleeps. Raises UserError for an ASan build, whose quarantine holds
+    whatever is freed, and for any other allocator that is not glibc's."""
     if bench.chosen.subject.asan:
-        raise UserError(
-            "an ASan build keeps freed memory, so its memory says nothing about a leak",
-            where="verify leak",
-            remedy="test the same build without --asan",
-        )
+        raise _keeps(SANITIZER)
     draft = cached_model(DRAFT)
     plain = replace(
         bench.spec,
@@ -61,8 +58,22 @@ def leak_trials(bench: Bench, cycles: int) -> Iterator[Trial]:
         f"{cycles} sleeps of a server with a draft of {draft.stat().st_size / MIB:.0f} MiB and one without"
     )
     with bench.lab.start(plain) as control, bench.lab.start(with_draft(plain, draft)) as subject:
+        if found := control.allocator or subject.allocator:
+            raise _keeps(found)
         for number in range(1, cycles + 1):
             yield _trial(number, subject, control, draft)
+
+
+def _keeps(allocator: str) -> UserError:
+    """STEADY_MALLOC speaks to glibc alone; others give memory back late, or never."""
+    if allocator == SANITIZER:
+        what = "an ASan build keeps freed memory, so its memory says nothing about a leak"
+        return UserError(what, where="verify leak", remedy="test the same build without AddressSanitizer")
+    return UserError(
+        f"the server's memory is kept by {allocator}, which does not give it back when it is freed",
+        where="verify leak",
+        remedy="test a build that uses glibc's malloc, without LD_PRELOAD",
+    )
 
 
 def with_draft(spec: ServerSpec, draft: Path) -> ServerSpec:

@@ -77,8 +77,8 @@ def _other_deaths(lives: Sequence[Life], chosen: int) -> list[Gap]:
 
 _NOT_LENT = Gap(
     what="the sleep of the server that died",
-    why="only some of the lives in this log slept, and neither a PID, a unit nor a clock tells which one "
-    "died; so no sleep line counts",
+    why="several lives of this log may be the one that died, and neither a PID, a unit nor a clock tells "
+    "which one died (nor a port that only one had); so no sleep line counts",
     command="give only the lines of the server that died, or: journalctl -u UNIT -o export > server.export",
 )
 
@@ -105,7 +105,15 @@ def choose(
     if len(fitting) == 1:
         return fitting[0], why, _may_be_the_router(lives, fitting[0], items)
     index, why, sure = _guess(lives, fitting, items)
-    return index, why, not sure and len({lives[at].slept for at in fitting}) > 1
+    return index, why, not sure and _lends(lives, fitting, items)
+
+
+def _lends(lives: Sequence[Life], fitting: Sequence[int], items: Sequence[Evidence]) -> bool:
+    """True when a guess among the lives could lend one's sleep to another. Where all slept, a core's fault
+    follows from how long ago: only the life that died tells that."""
+    slept = {lives[at].slept for at in fitting}
+    cored = any(item.kind == CoreFact.KIND for item in items)
+    return len(slept) > 1 or (cored and True in slept)
 
 
 def _may_be_the_router(lives: Sequence[Life], chosen: int, items: Sequence[Evidence]) -> bool:

@@ -23,7 +23,7 @@ from analyzers.triage.lineage import as_its_own, with_life
 from analyzers.triage.material import Material
 from analyzers.triage.readers.deaths import settled
 from analyzers.triage.subjects import Open, opened
-from analyzers.triage.ties import tie_gaps, ties
+from analyzers.triage.ties import disowned, tie_gaps, ties
 
 WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
 
@@ -125,6 +125,8 @@ def _closed(item: Open) -> Group:
         from analyzers.triage.twins import without_twins  # not for one log
 
         evidence, lives, copies = without_twins(evidence, lives)
+    if item.core is not None:
+        evidence = disowned(evidence, item.process, lives)
     chosen = one_life(evidence, lives, item.process.port)
     unnamed = item.who.pid is None and (chosen.life is None or chosen.life.pid is None)
     who = Incarnation(pid=item.process.pid) if unnamed else item.who  # a bundle's manifest names its process

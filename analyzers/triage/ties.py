@@ -1,16 +1,24 @@
-"""What ties a plain log, which names no process, to a core: the port that both name, or the user's word.
+"""What ties a plain log, which names no process, to a core: the user's word, as far as no port gainsays it.
 
-A server prints where it listens, and a core holds its command line. Two servers of one host cannot listen on
-one port at the same time, so equal ports tie and different ones exclude.
+A server prints where it listens, and a core holds its command line. Different ports exclude. Equal ones only
+choose among processes that ran side by side: a server that is restarted takes its old port again, so that
+every life of it names the same one, and a gap still asks whether the log is of the one that died.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Gap, Process
+from analyzers.triage.dying import muted
 from analyzers.triage.lives import Life
 from analyzers.triage.material import Material
+
+# A number of its own in a word of a command line: "18729", "--port=18729", "127.0.0.1:18729".
+NUMBER = re.compile(r"(?<![\w.])(\d{4,5})(?![\w.])", re.ASCII)
+PORTS = range(1024, 65536)  # those that a server may take without root
 
 
 def ties(lives: Sequence[Life], ports: Sequence[int | None]) -> tuple[dict[str, int], frozenset[str]]:
@@ -37,10 +45,25 @@ def tie_gaps(
     """Gaps about a log that is another server's, or that only stands beside a core."""
     if foreign:
         return [_foreign(material, processes)]
-    loose = bool(material.lives) and not tied and all(_nameless(life) for life in material.lives)
+    loose = bool(material.lives) and all(_nameless(life) for life in material.lives)
     if len(processes) == 1 and processes[0].pid is not None and material.process.pid is None and loose:
-        return [_by_word(material, processes[0])]
+        return [by_word(_named(material), processes[0], material.lives)]
     return []
+
+
+def unlike(process: Process, life: Life) -> bool:
+    """True when the life listened on a port that no word of the process's command line names, though one is
+    a port number: a program that hosts the server takes it by an option or place of its own."""
+    if process.port is not None or life.listens is None or not _nameless(life):
+        return False
+    numbers = {int(number) for word in process.args[1:] for number in NUMBER.findall(word)}
+    return any(number in PORTS for number in numbers) and life.listens not in numbers
+
+
+def disowned(items: Sequence[Evidence], process: Process, lives: Sequence[Life]) -> list[Evidence]:
+    """The items with the sleep lines of lives that are ``unlike`` the process as a client's text."""
+    ids = frozenset[str]().union(*(life.ids for life in lives if unlike(process, life)))
+    return [muted(item) if item.id in ids else item for item in items]
 
 
 def _nameless(life: Life) -> bool:
@@ -55,14 +78,20 @@ def _foreign(material: Material, processes: Sequence[Process]) -> Gap:
     return Gap(what=f"a log of the core's own process (not {_named(material)})", why=why, command=COMMAND)
 
 
-def _by_word(material: Material, process: Process) -> Gap:
-    why = (
-        f"its lines name no process, and nothing ties them to PID {process.pid} but that both were given "
-        "together"
-    )
-    return Gap(
-        what=f"whether {_named(material)} is the log of the process in the core", why=why, command=COMMAND
-    )
+def by_word(name: str, process: Process, lives: Sequence[Life]) -> Gap:
+    """That only the user says that a log is of the process in the core, and what speaks for or against it."""
+    why = f"its lines name no process, and nothing ties them to PID {process.pid} but "
+    other = next((life.listens for life in lives if unlike(process, life)), None)
+    if other is not None:
+        why += (
+            f"that both were given together, and the core's command line does not name port {other}; so no "
+        )
+        why += "sleep line of it counts"
+    elif process.port is not None and any(life.listens == process.port for life in lives):
+        why += f"port {process.port}, which every life of a restarted server takes again"
+    else:
+        why += "that both were given together"
+    return Gap(what=f"whether {name} is the log of the process in the core", why=why, command=COMMAND)
 
 
 COMMAND = "journalctl _PID=PID -o export > server.export"

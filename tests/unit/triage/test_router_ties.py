@@ -71,8 +71,10 @@ def test_with_one_core_and_no_tie_only_the_users_word_ties_and_a_gap_says_so(tmp
     assert gap.command is not None
 
 
-def test_an_equal_port_needs_no_such_gap(tmp_path: Path) -> None:
-    assert counts(core(7, 9001), log(tmp_path, "a.log", 9001)) == ([4], [])
+def test_an_equal_port_is_every_lifes_of_a_restarted_server(tmp_path: Path) -> None:
+    found, (gap,) = counts(core(7, 9001), log(tmp_path, "a.log", 9001))
+    assert found == [4]
+    assert "port 9001, which every life of a restarted server takes again" in gap.why
 
 
 def test_a_log_of_another_port_is_another_servers(tmp_path: Path) -> None:

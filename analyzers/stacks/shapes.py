@@ -8,6 +8,9 @@ from pathlib import PurePath
 
 from analyzers.contracts.facts import Frame
 
+HANDLERS = "server_routes::"
+MAX_ARGUMENTS = 8  # no route handler takes more
+_ARGUMENT = re.compile(r"[(,] ?([a-z_]{1,24})=")
 MAX_PREFIXES = 6  # quote marks, a shipper, a supervisor, the router's port and the server's own stamp
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -136,7 +139,16 @@ def _numbered(ip: int | None, rest: str, gdb: bool) -> Frame:
 def _gdb(ip: int | None, rest: str) -> Frame:
     head, file, line = _split_place(rest)
     head, module = _split_library(head)
-    return Frame(function=_named(_without_values(head)), module=module, ip=ip, file=file, line=line)
+    name = _without_values(head)
+    if name.rstrip().startswith(HANDLERS):  # what a route handler takes tells builds apart
+        name = name.rstrip() + _argument_names(head[len(name) :])
+    return Frame(function=_named(name), module=module, ip=ip, file=file, line=line)
+
+
+def _argument_names(values: str) -> str:
+    """``(this, vocab)`` of `` (this=0x1, vocab=0x2)``: the names alone, as a value may be a prompt."""
+    names = _ARGUMENT.findall(values)[:MAX_ARGUMENTS]
+    return f"({', '.join(names)})" if names else ""
 
 
 def _split_place(text: str) -> tuple[str, str | None, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,10 @@ POOR_RUNGS = ("notes", SCANNED)
 SAME_FAULT_FRAMES = 4  # distinct telling functions that two views of one fault share; one alone is too common
 DEEP_RECURSION = 200  # folded frames; ordinary nesting of llama-server stays far below
 ALLOCATOR = ("malloc", "free", "calloc", "realloc", "operator new", "operator delete", "unlink_chunk")
-STALE_ARGUMENT = "handle_count_tokens(llama_vocab const*"
+COUNT_TOKENS = "handle_count_tokens"
+# D1's mark, as a symbol's signature says it and as gdb names the arguments.
+STALE_ARGUMENT = re.compile(r"handle_count_tokens ?\((?:llama_vocab const ?\*|(?:this, )?vocab\b)")
+SOUND_ARGUMENT = re.compile(r"handle_count_tokens ?\((?:server_http_req const ?&|(?:this, )?req\b)")
 # A build without ggml's own handler shows only the library's std::terminate (the wheels do).
 UNCAUGHT = ("ggml_uncaught_exception", "__verbose_terminate", "std::terminate()")
 WAITING_FOR_RESULT = ("server_response::recv", "server_response_reader::next", "server_response_reader::wait")
@@ -80,6 +84,11 @@ class StackReading:
     def rank(self) -> tuple[bool, int, int]:
         """Prefer a stack that reaches a handler, then the more telling rung."""
         return (self.handler is not None, RUNG_RANK.get(self.stack.rung, 0), len(self.stack.frames))
+
+    @property
+    def maybe_stale(self) -> bool:
+        """D1's handler, and nothing says that it does not take the vocabulary: D1 cannot be excluded."""
+        return self.handler == COUNT_TOKENS and self.stale_signature is not False
 
     @property
     def reads_model_under_handler(self) -> bool:
@@ -155,9 +164,10 @@ def _recursion(stack: StackFact) -> tuple[Frame | None, int]:
 
 
 def _stale(raw: str | None) -> bool | None:
-    if raw is None or "handle_count_tokens(" not in raw:
-        return None
-    return STALE_ARGUMENT in raw
+    """None where the arguments are not shown, or cut before the one that tells."""
+    if raw is None or STALE_ARGUMENT.search(raw):
+        return None if raw is None else True
+    return False if SOUND_ARGUMENT.search(raw) else None
 
 
 def _top_is_allocator(frames: tuple[Frame, ...]) -> bool:

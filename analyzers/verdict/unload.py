@@ -28,7 +28,8 @@ def unload_under_reader(case: Case, ending: Ending, story: SleepStory) -> Findin
     if crash.recursion and crash.recursion_reads != "model":
         return None  # the request's own depth (JSON, regex), whatever the loop does
     how = _how_gone(case, story)
-    if how == "log" and crash.stale_signature:
+    unsigned = crash.maybe_stale and crash.stale_signature is None
+    if (how == "log" and crash.maybe_stale) or (how == "late" and unsigned):
         return _either(case, ending, story, crash)
     if how is None:
         return None
@@ -119,13 +120,31 @@ def _either(case: Case, ending: Ending, story: SleepStory, crash: StackReading) 
         None,
         crash.handler,
         (
-            f"the fault is in {crash.model_reader} under {crash.handler}, which has D1's mark",
-            "the log ends with going to sleep; a crash can lose the lines of the wake that D1 needs",
+            f"the fault is in {crash.model_reader} under {crash.handler}, "
+            + (
+                "which has D1's mark"
+                if crash.stale_signature
+                else "whose arguments (D1's mark) are not shown"
+            ),
+            "the log ends with going to sleep; a crash can lose the lines of the wake that D1 needs"
+            if story.phase == "asleep"
+            else "the log ends in a wake: D1 fits, and so does a reader that began before the sleep",
             "only the queue loop's state at the fault can tell D1 from D2",
         ),
         witnesses(case, ending, crash, story),
         (CORE_ASK,),
     )
+
+
+def _who_saw(case: Case) -> str:
+    """The memory fault in the words of whoever told of it."""
+    if any(seen.fact.shape in ("segfault", "gpf") for seen in case.kernel):
+        return "the kernel saw a memory fault in this process"
+    if case.cores:
+        return "the core shows a memory fault"
+    told = {"docker": "the container's", "systemd": "the unit's", "trace": "a trace's"}
+    by = next((seen.fact.by for seen in case.exits if not seen.forgeable), "")
+    return f"{told.get(by, 'the reported')} status says that a memory fault ended it; no kernel line does"
 
 
 def suspicion(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
@@ -149,7 +168,7 @@ def suspicion(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         "D1" if woke else "D2",
         None,
         (
-            "the kernel saw a memory fault in this process",
+            _who_saw(case),
             "the last transition in its log is "
             + ("a wake, with no request after it" if woke else "going to sleep, with no wake after it"),
             "no stack with names tells whether a request was reading the model",

@@ -38,7 +38,8 @@ def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
         if several is not None:
             return [_closed(item) for item in several[0]], [*loose, *several[1]]
     materials = [_believed(material) for material in settled(materials)]
-    anchors = [material for material in materials if material.anchor]
+    anchors, copies = _each_core_once([material for material in materials if material.anchor])
+    loose += copies
     if not anchors:
         materials, gaps = one_fault(materials)
         loose += gaps
@@ -47,6 +48,26 @@ def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
         loose += material.gaps
         _spread(material, incidents, loose)
     return [_closed(item) for item in incidents], loose
+
+
+def _each_core_once(anchors: list[Material]) -> tuple[list[Material], list[Gap]]:
+    """One core in two files (packed, cut or copied) is one death: the file that told most is read."""
+    if len(anchors) < 2:
+        return anchors, []
+    from analyzers.triage.relations import same_core  # not for one core
+
+    kept: list[tuple[Material, Open]] = []
+    gaps = []
+    for one in sorted(anchors, key=lambda material: -len(material.evidence)):
+        mine = opened(one)
+        known = next((other for other, theirs in kept if same_core(mine, theirs)), None)
+        if known is None:
+            kept.append((one, mine))
+            continue
+        name, other = (_name(each, each.evidence[0]) for each in (one, known))
+        why = f"the same threads stand at the same registers in {other}; one death, counted once"
+        gaps.append(Gap(what=f"{name} as a death of its own", why=why))
+    return [one for one in anchors if any(one is each for each, _ in kept)], gaps
 
 
 def _forged(item: Evidence) -> bool:

@@ -32,6 +32,7 @@ from analyzers.triage.relations import (
     same_life,
 )
 from analyzers.triage.subjects import Open, dying_lives, ends_of, opened
+from analyzers.triage.ties import by_word, folder_of, nameless
 from analyzers.verdict.ending import HOST_SHAPES
 
 # A supervisor tells of an end once the core is written: 2 GB took 4 s here, a big one takes minutes.
@@ -265,7 +266,7 @@ def _named(item: Evidence, found: Sequence[Open]) -> list[Open]:
 
 def _homes_of_lives(lives: Sequence[Life], found: Sequence[Open]) -> Iterator[tuple[Life, Open]]:
     """Lives that one incident alone can have, by name, by their lines, by port, or by the clock."""
-    rules = (_by_name, _by_lines, _by_port, _by_clock)
+    rules = (_by_name, _by_lines, _by_port, _by_folder, _by_clock)
     left = list(lives)
     for rule in rules:
         pairs = [
@@ -279,6 +280,8 @@ def _homes_of_lives(lives: Sequence[Life], found: Sequence[Open]) -> Iterator[tu
             lone = rule is _by_lines or sum(home is one for _, home in pairs) == 1
             if alone and lone:
                 left = [each for each in left if each is not life]
+                if rule in (_by_port, _by_folder) and one.core is not None and nameless(life):
+                    one.gaps.append(by_word(life.name, one.process, [life]))
                 yield life, one
 
 
@@ -299,6 +302,16 @@ def _by_lines(life: Life, incident: Open, _: Sequence[Life]) -> bool:
 def _by_port(life: Life, incident: Open, _: Sequence[Life]) -> bool:
     tied = life.listens is not None and life.listens in ports_of(incident)
     return tied and _may_be(life, incident) and _ran(life, incident) is not False
+
+
+def _by_folder(life: Life, incident: Open, lives: Sequence[Life]) -> bool:
+    """A core and the only log of its folder: whoever gave the folder put them together."""
+    if incident.core is None or not incident.evidence:
+        return False
+    folder = folder_of(life.name)
+    there = [one for one in lives if folder_of(one.name) == folder]
+    paired = bool(folder) and len(there) == 1 and folder_of(incident.evidence[0].source) == folder
+    return paired and _may_be(life, incident) and _ran(life, incident) is not False
 
 
 def _by_clock(life: Life, incident: Open, lives: Sequence[Life]) -> bool:

@@ -34,7 +34,7 @@ class Same(Enum):
 def same_death(one: Open, other: Open) -> Same:
     """Whether two incidents are one. UNKNOWN is no reason to join them."""
     if one.core is not None and other.core is not None:
-        return Same.YES if _same_core(one, other) else Same.NO
+        return Same.YES if same_core(one, other) else Same.NO
     if not one.who.same_as(other.who) or _apart(one, other):
         return Same.NO
     if one.who.pid is not None and one.who.pid == other.who.pid:
@@ -78,9 +78,9 @@ def _crashed_at(incident: Open) -> set[tuple[int, int]]:
     return found
 
 
-def _same_core(one: Open, other: Open) -> bool:
+def same_core(one: Open, other: Open) -> bool:
     """One core in two files: a packed, cut or slim copy. Two cores of one PID are two deaths: no two have the
-    same threads at the same registers."""
+    same threads at the same registers. False where either is no core."""
     mine, theirs = _registers(one), _registers(other)
     return mine is not None and mine == theirs and one.tids == other.tids
 

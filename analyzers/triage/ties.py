@@ -45,7 +45,7 @@ def tie_gaps(
     """Gaps about a log that is another server's, or that only stands beside a core."""
     if foreign:
         return [_foreign(material, processes)]
-    loose = bool(material.lives) and all(_nameless(life) for life in material.lives)
+    loose = bool(material.lives) and all(nameless(life) for life in material.lives)
     if len(processes) == 1 and processes[0].pid is not None and material.process.pid is None and loose:
         return [by_word(_named(material), processes[0], material.lives)]
     return []
@@ -54,7 +54,7 @@ def tie_gaps(
 def unlike(process: Process, life: Life) -> bool:
     """True when the life listened on a port that no word of the process's command line names, though one is
     a port number: a program that hosts the server takes it by an option or place of its own."""
-    if process.port is not None or life.listens is None or not _nameless(life):
+    if process.port is not None or life.listens is None or not nameless(life):
         return False
     numbers = {int(number) for word in process.args[1:] for number in NUMBER.findall(word)}
     return any(number in PORTS for number in numbers) and life.listens not in numbers
@@ -66,7 +66,16 @@ def disowned(items: Sequence[Evidence], process: Process, lives: Sequence[Life])
     return [muted(item) if item.id in ids else item for item in items]
 
 
-def _nameless(life: Life) -> bool:
+def folder_of(source: str) -> str:
+    """The folder in an input's name or a fact's source ("DIR/core: thread 7"), "" where it names none.
+
+    Inputs have names with their folder where that is given, or needed to tell two of them apart.
+    """
+    return source.partition(": ")[0].rpartition("/")[0]
+
+
+def nameless(life: Life) -> bool:
+    """True when neither its lines nor a journal name its process."""
     return life.pid is None and life.carrier is None
 
 

@@ -14,6 +14,7 @@ from pydantic import Field
 from analyzers.contracts.trials import (
     BAD,
     CRASHED,
+    INCONCLUSIVE,
     SERVER_ERROR,
     STRANDED,
     WRONG_ANSWER,
@@ -179,6 +180,8 @@ def meaning(row: RouteRow | None) -> str:
         return ABSENT
     if any(is_bad(cell) for cell in row.cells):
         return DANGEROUS
+    if any(is_silent(cell) for cell in row.cells):
+        return UNKNOWN
     asleep, awake = row.cell(ASLEEP), row.cell(AWAKE)
     wakes = asleep.wakes if asleep is not None else None
     resets = awake.resets if awake is not None else None
@@ -194,6 +197,11 @@ def is_bad(cell: RouteCell) -> bool:
     return cell.reached and cell.outcome in BAD
 
 
+def is_silent(cell: RouteCell) -> bool:
+    """The state was met, and there is no answer to judge by: the server exited, say, or hangs awake."""
+    return cell.reached and cell.outcome == INCONCLUSIVE
+
+
 def cell_word(cell: RouteCell) -> str:
     """A cell in one word, for tables and for those who cannot see a picture."""
     if not cell.reached:
@@ -201,6 +209,8 @@ def cell_word(cell: RouteCell) -> str:
     if cell.outcome in BAD:
         words = {CRASHED: "crash", STRANDED: "stranded", WRONG_ANSWER: "wrong", SERVER_ERROR: "error"}
         return " ".join(filter(None, (words[cell.outcome], cell.defect)))
+    if is_silent(cell):
+        return "no answer"
     if cell.state == AWAKE:
         return {True: "resets", False: "no reset", None: "?"}[cell.resets]
     if cell.state in (WAKING, TWO_WAKERS):

@@ -20,6 +20,7 @@ from analyzers.contracts.routes import (
     RouteMatrix,
     RouteRow,
     is_bad,
+    is_silent,
     meaning,
 )
 
@@ -86,7 +87,7 @@ def square(row: RouteRow | None, state: str) -> Square:
 def _kind(cell: RouteCell) -> str:
     if is_bad(cell):
         return "bad"
-    if not cell.reached:
+    if not cell.reached or is_silent(cell):
         return "missed"
     if cell.state == AWAKE:
         return {True: "resets", False: "quiet", None: "missed"}[cell.resets]

@@ -127,3 +127,17 @@ def test_rows_and_cells_are_found_by_name():
     assert made.builds[0].row("GET /a").cell("asleep") is None
     assert made.builds[0].row("GET /b") is None
     assert [(each.route, one.state) for _, each, one in made.cells()] == [("GET /a", "awake")]
+
+
+@pytest.mark.parametrize("state", ["awake", "asleep", "unloading", "waking", "two-wakers"])
+def test_a_call_that_was_met_and_never_answered_has_no_known_meaning(state):
+    """A sanitized server ended with status 1 at the call: no signal, and it had woken for it before."""
+    cells = {"awake": cell("awake", resets=True), "asleep": cell("asleep", wakes=True)}
+    cells[state] = cell(state, "inconclusive", wakes=True, resets=True)
+
+    assert meaning(row(*cells.values())) == UNKNOWN
+    assert cell_word(cells[state]) == "no answer"
+    # one that was not met says nothing, and takes nothing
+    cells["waking"] = cell("waking", "inconclusive", reached=False)
+    if state == "waking":
+        assert meaning(row(*cells.values())) == KEEPS_AWAKE

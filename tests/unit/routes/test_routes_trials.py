@@ -305,3 +305,15 @@ def test_a_route_that_needs_a_first_sleep_gets_a_server_of_its_own(bench, server
     bench.attempt(count, "asleep")
 
     assert bench.left == 1
+
+
+@pytest.mark.parametrize("state", ["asleep", "unloading", "waking"])
+def test_a_server_that_exits_by_a_status_is_neither_awake_nor_answered(bench, server, state):
+    # GIVEN one that woke for the call and ended itself, as a sanitized one does that is not told to abort
+    server.ending, server.finished, server.woken = Ending(None, 1, 0.0, 0.0, False), True, 1
+    bench.shoot(state, shot(COMPLETION, None))
+
+    trial = bench.attempt(COMPLETION, state)
+
+    assert (trial.outcome, trial.reached, trial.wakes) == ("inconclusive", True, None)
+    assert trial.notes == ["the server ended by itself with status 1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from analyzers.contracts.routes import STATES, RouteBuild, RouteCell, RouteMatrix, RouteRow, RouteTrial
-from analyzers.contracts.trials import BAD, TrialRun
+from analyzers.contracts.trials import BAD, INCONCLUSIVE, TrialRun
 from collector.lab.verify.routes.survey import Survey
 from collector.lab.verify.routes.wheels import numbered, released
 
@@ -69,7 +69,7 @@ def row_of(own: Sequence[RouteTrial], states: Sequence[str]) -> RouteRow:
 def cell_of(trial: RouteTrial) -> RouteCell:
     """What a dashboard needs of a trial. Notes stay only where something was missed or went badly."""
     judged = trial.judgement
-    telling = trial.notes and (not trial.reached or trial.outcome in BAD)
+    telling = trial.notes and (not trial.reached or trial.outcome in (*BAD, INCONCLUSIVE))
     return RouteCell(
         state=trial.state or "",
         outcome=trial.outcome,

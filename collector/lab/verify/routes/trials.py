@@ -141,7 +141,7 @@ def _record(
     answer = seen.pending.answer
     word = promised(route, workshop.promise, awake.answer.status)
     kept = judged(word, state, seen.outcome, seen.wakes, seen.resets) if seen.reached else "none"
-    notes = [seen.note] if seen.note else []
+    notes = [said for said in (seen.note, _exited(seen)) if said]
     if seen.bad is not None:
         notes.append("what went badly was the completion beside it")
     return RouteTrial(
@@ -153,8 +153,8 @@ def _record(
         reached=seen.reached,
         status=answer.status if answer else None,
         seconds=round(answer.seconds, 4) if answer and answer.status else None,
-        wakes=seen.wakes if seen.reached else None,
-        resets=seen.resets if seen.reached else None,
+        wakes=seen.wakes if seen.reached and seen.outcome != INCONCLUSIVE else None,
+        resets=seen.resets if seen.reached and seen.outcome != INCONCLUSIVE else None,
         right=rightness(answer, awake) if answer and seen.reached else None,
         awake_status=awake.answer.status,
         promised=word,
@@ -162,6 +162,14 @@ def _record(
         tries=tries,
         notes=notes,
     )
+
+
+def _exited(seen: Seen) -> str | None:
+    """A server that ended by a status of its own left no core and no signal: nobody can say what it was."""
+    ending = seen.server.ending
+    if ending is None or ending.signal is not None:
+        return None
+    return f"the server ended by itself with status {ending.code}"
 
 
 def _judged(workshop: Workshop, seat: Seat, trial: RouteTrial, awake: Baseline, seen: Seen) -> RouteTrial:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from analyzers.contracts.trials import Part
 from analyzers.errors import UserError
+from collector.lab.reference.output import printable
 from collector.lab.verify.writable import reason
 
 TRIALS = "trials.jsonl"
 SERVERS = "servers"
+NAME_LENGTH = 60  # characters of what stands in a folder: enough to know it by
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def _opened(folder: Path, stays: bool) -> Iterator[Kept]:
 
 
 def _demanded(wanted: Path) -> Path:
-    """``wanted`` as a real folder without a run in it. A link could point anywhere by now."""
+    """``wanted`` as a real folder with nothing in it. A link could point anywhere by now, and a run among files
+    of the user's, or the system's, could not be told from them again."""
     if wanted.is_symlink():
         raise _unusable(wanted, "this is a symbolic link")
     try:
@@ -84,7 +87,18 @@ def _demanded(wanted: Path) -> Path:
     for name in (TRIALS, SERVERS):
         if os.path.lexists(wanted / name):
             raise _unusable(wanted, f"there is a run in it already ({name})")
+    _demand_empty(wanted)
     return wanted.resolve()
+
+
+def _demand_empty(wanted: Path) -> None:
+    try:
+        with os.scandir(wanted) as held:
+            first = next(held, None)
+    except OSError as error:
+        raise _unusable(wanted, f"cannot be read ({reason(error)})") from None
+    if first is not None:
+        raise _unusable(wanted, f"the folder is not empty ({printable(first.name, NAME_LENGTH)})")
 
 
 def _unusable(folder: Path, why: str) -> UserError:

@@ -19,10 +19,20 @@ def test_a_folder_is_made_and_lines_arrive_whole(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_of_the_users_is_fine(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
     with kept(tmp_path) as folder:
         assert folder.stays
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("held", ["notes.txt", ".hidden", "etc/passwd", "bad\x1b[31mname"])
+def test_a_folder_with_anything_in_it_is_not_written_to(tmp_path: Path, held: str) -> None:
+    """A run was accepted for /etc and put 336 entries there."""
+    (tmp_path / held).parent.mkdir(exist_ok=True)
+    (tmp_path / held).write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match="not empty") as refused, kept(tmp_path):
+        pass
+    assert sorted(tmp_path.rglob("*")) == before
+    assert str(refused.value).isprintable()
 
 
 def planted(tmp_path: Path, kind: str) -> Path:

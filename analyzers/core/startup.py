@@ -24,9 +24,11 @@ ROUTER_PORT = "LLAMA_SERVER_ROUTER_PORT"  # set by the router in its children, s
 
 @dataclass(frozen=True)
 class Startup:
-    """``values``: the wanted options and variables that were set, the last of each option."""
+    """``values``: the wanted options and variables that were set, the last of each option. ``program`` is the
+    first word of the command line; None where the core does not hold that line, or holds it blanked."""
 
     values: Mapping[str, str] = field(default_factory=dict)
+    program: str | None = None
 
     def number(self, name: str) -> int | None:
         """The value as a port number; None when it is none."""
@@ -41,11 +43,12 @@ def read_startup(core: Core, options: Sequence[str], variables: Sequence[str]) -
     try:
         with Memory(core) as memory:
             arguments, environment = _lists(core, memory)
-            found = _options(memory, arguments, frozenset(options))
+            words = [_text(memory, pointer) for pointer in arguments]
+            found = _options(words, frozenset(options))
             found.update(_variables(memory, environment, frozenset(variables)))
     except UserError:
         return Startup()
-    return Startup(found)
+    return Startup(found, words[0] if words and all(words) else None)
 
 
 def _lists(core: Core, memory: Memory) -> tuple[Sequence[int], Sequence[int]]:
@@ -84,8 +87,7 @@ def _vector(core: Core, memory: Memory) -> int | None:
     return start + at if at >= 0 and (start + at) % WORD == 0 else None
 
 
-def _options(memory: Memory, pointers: Sequence[int], wanted: frozenset[str]) -> dict[str, str]:
-    words = [_text(memory, pointer) for pointer in pointers]
+def _options(words: Sequence[str], wanted: frozenset[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")

@@ -223,7 +223,8 @@ def process_of(judged: Judged) -> Process:
     """The incident's process: what its own notes say, completed by its log and its supervisor."""
     case, known = judged.case, judged.group.process
     core = case.cores[0].fact if case.cores else None
-    settings = case.settings[0].fact if case.settings else None
+    # a core's own command line comes as settings too, and tells of the idle limit alone
+    settings = next((s.fact for s in case.settings if s.fact.role or s.fact.args or s.fact.model), None)
     number = find_ending(case).signal
     code = next((s.fact.code for s in case.exits if s.fact.code is not None and not hides(s.fact)), None)
     builds = [s.fact.build for s in case.log if s.fact.build] + [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import CoreFact, StackFact, to_evidence
+from analyzers.contracts.facts import CoreFact, SettingsFact, StackFact, to_evidence
 from analyzers.contracts.report import Gap, Model, Parent, Process
 from analyzers.core.buildid import find_executable
 from analyzers.core.facts import core_evidence, core_fact, loop_evidence, pointer_evidence
@@ -24,7 +24,11 @@ from analyzers.triage.material import CoreWork, Material
 
 NextId = Callable[[], str]
 PORT, ALIAS = "--port", "--alias"
+SLEEP, SLEEP_VARIABLE = "--sleep-idle-seconds", "LLAMA_ARG_SLEEP_IDLE_SECONDS"
+SERVER = "llama-server"
+OFF = -1  # llama-server's default: it never sleeps unless told to
 MAX_NAME = 200  # characters of a model's name
+MAX_DIGITS = 10  # of an idle limit: the server reads an int
 SERVER_FRAMES = ("server_queue", "server_routes", "server_context", "llama_", "ggml_", "common_")
 
 
@@ -52,10 +56,12 @@ def core_material(
         evidence.append(loop_evidence(core, loop, name, next_id))
     evidence += pointer_evidence(core, name, next_id)
     evidence += mark_evidence(core, exe, name, next_id)
+    started = read_startup(core, (PORT, ALIAS, SLEEP), (ROUTER_PORT, SLEEP_VARIABLE))
+    evidence += _settings(core, started, name, next_id)
     return Material(
         evidence=tuple(evidence),
         gaps=(*unwound.gaps, *_gaps(core, name, unwound)),
-        process=_process(core, redactor),
+        process=_process(core, started, redactor),
         anchor=True,
         tids=frozenset(thread.tid for thread in core.threads),
         secrets=tuple(Redactor().knowing(args=command_words(core.arguments)).secrets),
@@ -136,11 +142,10 @@ def is_server(core: Core, stacks: tuple[StackFact, ...]) -> bool:
     return any(name.startswith(SERVER_FRAMES) for name in names)
 
 
-def _process(core: Core, redactor: Redactor | None) -> Process:
+def _process(core: Core, started: Startup, redactor: Redactor | None) -> Process:
     found = find_executable(core)
     server = found.server or found.main
     fact, arguments = core_fact(core), command_words(core.arguments)
-    started = read_startup(core, (PORT, ALIAS), (ROUTER_PORT,))
     routed = started.number(ROUTER_PORT)
     hosted = "hosted" if server and server.endswith(".so") and ".abi3" in server else None
     return Process(
@@ -154,6 +159,32 @@ def _process(core: Core, redactor: Redactor | None) -> Process:
         model=Model(name=_model_name(started, redactor) if routed else None),
         fault_address=f"{fact.fault_address:#x}" if fact.fault_address is not None else "unknown",
     )
+
+
+def _settings(core: Core, started: Startup, name: str, next_id: NextId) -> Iterator[Evidence]:
+    """The idle limit by the process's own command line; nothing where that line does not stand in the core.
+
+    A line of llama-server's own without the option is the default. A hosted server is set up by its program.
+    """
+    said = started.values.get(SLEEP, started.values.get(SLEEP_VARIABLE))
+    own = started.program is not None and PurePosixPath(started.program).name.startswith(SERVER)
+    number = _limit(said) if said is not None else OFF
+    if not own or number is None:
+        return
+    how = f"{SLEEP} {number}" if said is not None else f"no {SLEEP}"
+    yield to_evidence(
+        SettingsFact(sleep_idle_seconds=number),
+        id=next_id(),
+        source=f"{name}: command line",
+        text=f"started with {how}" + (": sleep is off" if number < 0 else ""),
+        trust=Trust.KERNEL,
+        incarnation=Incarnation(pid=core.pid),
+    )
+
+
+def _limit(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isdecimal() and digits.isascii() and len(digits) <= MAX_DIGITS else None
 
 
 def _model_name(started: Startup, redactor: Redactor | None) -> str | None:

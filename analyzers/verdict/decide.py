@@ -18,6 +18,7 @@ from analyzers.verdict import (
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import HOST_SHAPES, Ending, find_ending
 from analyzers.verdict.finding import Finding
+from analyzers.verdict.own import asleep_by_memory, blames_sleep, own_case, sleep_off
 from analyzers.verdict.reading import POOR_RUNGS, SCANNED
 from analyzers.verdict.sleep import SleepStory, tell
 
@@ -98,9 +99,22 @@ def _handler_unsure(case: Case, finding: Finding) -> bool:
     return case.crash is not None and case.crash.stack.rung == SCANNED and finding.confidence != "weak"
 
 
+def _disputed(finding: Finding) -> Finding:
+    """The queue's own memory says asleep and the settings say never: one of the two is misread."""
+    reason = "but it was started with sleep off, and its memory says that it slept: one of the two is misread"
+    return replace(finding, confidence="weak", reasons=(*finding.reasons, reason))
+
+
 def decide(case: Case, notes: list[str] | None = None) -> Finding:
     """The first rule that concludes, else UNDETERMINED with the list of what to collect."""
+    case, asks = own_case(case)
+    finding = _first(case, notes)
+    return replace(finding, asks=(*finding.asks, *asks)) if asks else finding
+
+
+def _first(case: Case, notes: list[str] | None) -> Finding:
     ending, story = find_ending(case), tell(case)
+    off = sleep_off(case) is not None
     for rule in RULES:
         try:
             finding = rule(case, ending, story)
@@ -108,7 +122,10 @@ def decide(case: Case, notes: list[str] | None = None) -> Finding:
             if notes is not None:
                 notes.append(f"rule {rule.__name__} failed: {type(problem).__name__}")
             continue
+        if finding is not None and off and blames_sleep(finding) and not asleep_by_memory(case):
+            continue  # a process that was started with sleep off has neither slept nor woken
         if finding is not None:
+            finding = _disputed(finding) if off and blames_sleep(finding) else finding
             weak = case.foreign_core and finding.confidence != "undetermined"
             finding = replace(finding, confidence="weak") if weak else finding
             return replace(finding, handler=None) if _handler_unsure(case, finding) else finding

@@ -8,6 +8,7 @@ from analyzers.verdict.asks import CORE_ASK, LOG_ASK
 from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import HOST_SHAPES, STOP_SIGNALS, Ending
 from analyzers.verdict.finding import Ask, Finding
+from analyzers.verdict.own import sleep_off
 from analyzers.verdict.sleep import SleepStory
 
 SIGSEGV, SIGBUS = int(signal.SIGSEGV), int(signal.SIGBUS)
@@ -393,6 +394,8 @@ def _not_sleep(case: Case, story: SleepStory) -> str:
             "the frames are the regex splitter's: the request's own text, not the model, drives the recursion"
         )
     reading = crash is not None and crash.reads_model_under_handler
+    if sleep_off(case) is not None:
+        return "this process was started with sleep off, so no sleep and no wake is to blame"
     if not story.slept and reading and crash is not None and crash.stale_signature:
         return "it fits D1 if this process had slept and just woken; without a sign of sleep none is blamed"
     if case.loop and case.loop.fact.phase == "awake":

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analyzers.contracts.evidence import Trust
+from analyzers.contracts.facts import SettingsFact
 from analyzers.core import startup as module
 from analyzers.core.notes import read_core
 from analyzers.core.startup import ROUTER_PORT, Startup, read_startup
+from analyzers.triage.from_core import core_material
+from analyzers.triage.material import numbering
 from elfcore import CoreBuilder, R, W
 
 STACK = 0x7FFF_0000_0000
@@ -128,3 +132,41 @@ def test_the_parents_thread_stands_in_the_notes(tmp_path: Path) -> None:
     (tmp_path / "core").write_bytes(raw)
     core = read_core(tmp_path / "core")
     assert (core.pid, core.parent) == (4000, 3999)
+
+
+def idle_of(
+    folder: Path, argv: tuple[str, ...], environ: tuple[str, ...] = (), *, blank: bool = False
+) -> list[object]:
+    data, auxv = stack(argv, environ, blank=blank)
+    path = CoreBuilder(auxv=auxv).thread(1).load(STACK, data, R | W).write(folder / "core")
+    found = core_material(path, "core", None, numbering(), None)
+    settings_of = [item for item in found.evidence if item.kind == SettingsFact.KIND]
+    assert all(item.trust is Trust.KERNEL for item in settings_of)
+    return [item.data["sleep_idle_seconds"] for item in settings_of]
+
+
+OPTION, VARIABLE = "--sleep-idle-seconds", "LLAMA_ARG_SLEEP_IDLE_SECONDS"
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "idle"),
+    [
+        (("llama-server", OPTION, "-1"), (), [-1]),
+        (("/opt/b/llama-server", OPTION, "30", OPTION, "-1"), (), [-1]),
+        (("llama-server", OPTION, "300"), (), [300]),
+        (("llama-server", "--port", "1"), (), [-1]),  # the server's default
+        (("llama-server", "--port", "1"), (f"{VARIABLE}=60",), [60]),
+        (("llama-server", OPTION, "soon"), (), []),
+        (("llama-server", OPTION), (), []),
+        (("python", "serve.py"), (), []),  # a hosted server is set up by its program
+        (("python", "serve.py", OPTION, "-1"), (), []),
+    ],
+)
+def test_a_cores_own_command_line_tells_the_idle_limit(
+    tmp_path: Path, argv: tuple[str, ...], environ: tuple[str, ...], idle: list[object]
+) -> None:
+    assert idle_of(tmp_path, argv, environ) == idle
+
+
+def test_a_blanked_command_line_tells_nothing(tmp_path: Path) -> None:
+    assert idle_of(tmp_path, ("llama-server", "--port", "1"), blank=True) == []

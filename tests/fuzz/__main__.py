@@ -7,10 +7,12 @@ with libFuzzer in it, bounded by kernel limits. Same N and seed and no corpus: t
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import os
 import pkgutil
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -27,7 +29,7 @@ WALL_SECONDS = 60  # a single input on a busy machine; the CPU bound of the guar
 MEMORY_MB = 900  # resident; instrumented modules and their libraries take 200
 SETTLED = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)/")
 DONE = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
-FINDING_STATUS = 77
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -47,19 +49,12 @@ def main() -> int:
     """0: nothing found; 1: something was, and its input is kept; 2: atheris is not installed."""
     asked = _asked()
     try:
-        import atheris
+        checks = prepared()
     except ImportError:
         print("fuzz: atheris is not installed; run deploy/setup.sh test", file=sys.stderr)
         return 2
-    sys.dont_write_bytecode = True  # what a reader imports late would be written beside the sources
-    with atheris.instrument_imports(include=["analyzers", "collector"]):
-        import analyzers
-        from tests.fuzz import checks
-
-        _import_all(analyzers)
     from tests.fuzz.targets import every
 
-    checks.without_tools()
     chosen = [one for one in every() if not asked.only or one.name in asked.only.split(",")]
     whole = sum(one.share for one in chosen)
     outcomes = []
@@ -67,6 +62,20 @@ def main() -> int:
         outcomes.append(_run(one, max(1, asked.inputs * one.share // whole), asked, checks))
         print(_row(outcomes[-1]), flush=True)
     return _summed(outcomes, asked.seed)
+
+
+def prepared() -> ModuleType:
+    """The checks, with everything that they reach instrumented. Raises ImportError without atheris."""
+    import atheris
+
+    sys.dont_write_bytecode = True  # what a reader imports late would be written beside the sources
+    with atheris.instrument_imports(include=["analyzers", "collector"]):
+        import analyzers
+        from tests.fuzz import checks
+
+        _import_all(analyzers)
+    checks.without_tools()
+    return checks
 
 
 def _import_all(package: ModuleType) -> None:
@@ -79,6 +88,8 @@ def _import_all(package: ModuleType) -> None:
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.fuzz")
     parser.add_argument("inputs", nargs="?", type=int, default=DEFAULT)
+    parser.add_argument("--seeds", type=int, default=0, help="of each target at most; 0: all")
+    parser.add_argument("--seconds", type=int, default=0, help="for each target at most, whatever N says")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="targets, comma-separated")
     parser.add_argument("--corpus", type=Path, help="a folder kept from run to run, one below it per target")
@@ -94,8 +105,9 @@ def _row(done: Outcome) -> str:
 
 def _summed(outcomes: list[Outcome], seed: int) -> int:
     failed = [one.name for one in outcomes if one.finding]
-    inputs, seconds = sum(one.inputs for one in outcomes), sum(one.seconds for one in outcomes)
-    print(f"fuzz: {len(outcomes)} targets, {inputs:,} inputs, {seconds:.0f} s, seed {seed}, findings: "
+    inputs, used = sum(one.inputs for one in outcomes), resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime
+    print(f"fuzz: {len(outcomes)} targets, {inputs:,} inputs, {seconds:.0f} s of CPU, seed {seed}, findings: "
           f"{', '.join(failed) or 'none'}")  # fmt: skip
     return 1 if failed else 0
 
@@ -128,6 +140,7 @@ def _child(target, runs: int, asked: argparse.Namespace, checks, scratch: Path, 
 
     from tests.fuzz.guard import Guard, bound_this_process
 
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -151,6 +164,7 @@ def _child(target, runs: int, asked: argparse.Namespace, checks, scratch: Path, 
         return atheris.Mutate(data, size)
 
     arguments = [f"fuzz-{target.name}", f"-runs={runs}", f"-seed={asked.seed}", f"-timeout={WALL_SECONDS}",
+                 f"-max_total_time={asked.seconds}",
                  f"-rss_limit_mb={MEMORY_MB}", f"-max_len={target.max_bytes}", "-print_final_stats=1",
                  f"-artifact_prefix={prefix}", "-len_control=0", *map(str, corpus)]  # fmt: skip
     atheris.Setup(arguments, one, custom_mutator=mutated, internal_libfuzzer=True)
@@ -164,7 +178,9 @@ def _corpus(target, asked: argparse.Namespace, scratch: Path) -> list[Path]:
     begun = scratch / "seeds"
     for folder in (grown, begun):
         folder.mkdir(parents=True, exist_ok=True)
-    for number, data in enumerate(target.seeds()):
+    seeds = list(target.seeds())
+    step = -(-len(seeds) // asked.seeds) if asked.seeds else 1
+    for number, data in enumerate(seeds[::step]):
         (begun / f"{number:04}").write_bytes(data[: target.max_bytes])
     return [grown.resolve(), begun]
 

@@ -49,7 +49,8 @@ OFFSETS = (0.02, 0.015, 0.03, 0.01, 0.04, 0.025)  # D3: from sending to the poke
 AT_ONCE = 0.05  # a due sleep follows the poke in 1 to 3 ms; the loop's own look comes half a second later
 NO_TASK = re.compile(rb"^llamacpp:requests_(?:processing|deferred) 0$", re.MULTILINE)
 LIMIT = 4 << 20
-# Not SIGKILL: that is the kernel out of memory, or somebody else.
+# Not SIGKILL: that is the kernel out of memory, or somebody else. Nor what gives up for want of memory.
+GAVE_UP = re.compile("failed to reload model|AddressSanitizer:? (?:out of memory|requested alloc|failed)")
 CRASHES = [getattr(signal, "SIG" + name) for name in ("SEGV", "ABRT", "BUS", "FPE", "ILL", "SYS")]
 
 FIXED = {"temperature": 0.0, "seed": 1, "cache_prompt": False}
@@ -191,7 +192,8 @@ class Server:
 
     def crashed(self) -> bool:
         reported = any("AddressSanitizer" in text for _, text in self.lines)
-        return -(self.process.poll() or 0) in CRASHES or (not self.lives() and reported)
+        crashed = -(self.process.poll() or 0) in CRASHES or (not self.lives() and reported)
+        return crashed and not any(GAVE_UP.search(text) for _, text in self.lines)
 
     def last_lines(self) -> str:
         return "\n".join("      | " + _printable(text) for _, text in self.lines[-4:])
@@ -223,7 +225,8 @@ def _decide(defect: str, program: Program) -> int:
         verdicts.append(verdict)
         if verdict == SEEN or (number >= 5 and NOT_SEEN not in verdicts):
             break
-    return next((verdict for verdict in (SEEN, NOT_SEEN) if verdict in verdicts), NOT_TRIED)
+    clean = 2 * verdicts.count(NOT_SEEN) > len(verdicts)
+    return SEEN if SEEN in verdicts else NOT_SEEN if clean else NOT_TRIED
 
 
 def count_asleep(server: Server, _: int) -> Try:
@@ -247,7 +250,7 @@ def read_unloaded(server: Server, _: int) -> Try:
         return Try(NOT_TRIED, f"awake, the request is answered with {awake.status}: {server.died(1.0)}")
     sent = _pinned(server, request, min(0.1, 0.4 * (awake.ended - awake.sent)))
     if not sent.answers and server.lives() and server.is_asleep():
-        return Try(NOT_SEEN, "the request was stranded: that is D3")
+        return Try(NOT_TRIED, "no answer, and the server sleeps: a hang of another kind")
     return _judged(server, sent, awake)
 
 
@@ -310,19 +313,18 @@ def _judged(server: Server, sent: Sent, awake: Answer) -> Try:
     if not _until(lambda: bool(sent.answers), DEATH_SECONDS):
         return Try(NOT_TRIED, "no answer, and the server is not asleep")
     answer = sent.answers[0]
-    if answer.status is not None and not sent.early and _declined(server, answer, sent.pokes):
+    slept = sent.early or any(answer.sent < at < answer.ended for at in server.sleeps())
+    if answer.status is not None and not slept and _declined(answer, sent.pokes):
         return _stayed_awake(server, answer, awake)
-    slept = any(answer.sent < at < answer.ended for at in server.sleeps())
     if sent.early or (server.lives() and not slept):
         return Try(NOT_TRIED, "the sleep did not fall into the request")
     return _compared(server, answer, awake, "a sleep during the request")
 
 
-def _declined(server: Server, answer: Answer, pokes: list[Answer]) -> bool:
+def _declined(answer: Answer, pokes: list[Answer]) -> bool:
     """Due to sleep, poked under the request while no task of it was there, the loop went on."""
-    looks = [poke for poke in pokes if poke.status == 200 and len(NO_TASK.findall(poke.body)) == 2]
-    inside = [(poke.sent, poke.ended + AT_ONCE) for poke in looks if poke.ended + AT_ONCE < answer.ended]
-    return any(not any(begin < at < end for at in server.sleeps()) for begin, end in inside)
+    looks = [poke for poke in pokes if poke.ended + AT_ONCE < answer.ended]
+    return any(poke.status == 200 and len(NO_TASK.findall(poke.body)) == 2 for poke in looks)
 
 
 def _stayed_awake(server: Server, answer: Answer, awake: Answer) -> Try:
@@ -333,9 +335,7 @@ def _stayed_awake(server: Server, answer: Answer, awake: Answer) -> Try:
     before = len(server.sleeps())
     server.ask(POKE)
     if early or not _until(lambda: len(server.sleeps()) > before, 4 * AT_ONCE):
-        return Try(
-            NOT_TRIED, "no sleep, with nothing in flight either: GET /metrics does not bring it on here"
-        )
+        return Try(NOT_TRIED, "no sleep with nothing in flight either: GET /metrics brings none on here")
     return Try(NOT_SEEN, "answered as when awake; the server stayed awake for it and slept later")
 
 

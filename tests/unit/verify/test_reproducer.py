@@ -6,6 +6,7 @@ import ast
 import errno
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -227,6 +228,74 @@ def test_a_wrong_answer_around_a_sleep_is_the_reader_s_defect_and_not_the_strand
 ) -> None:
     sent(monkeypatch, [RIGHT], poked())
     assert way(Pretended(slept=(10.03,), awake=b'[{"content":"x"}]'), 0).verdict == verdict
+
+
+def test_a_sleep_whose_line_came_late_is_not_taken_for_a_server_that_stayed_awake(monkeypatch) -> None:
+    # GIVEN a sleep line 110 ms after the look at the idle limit, the request still under way
+    sent(monkeypatch, [RIGHT], poked())
+    # WHEN the answer is wrong THEN it is the defect; WHEN it is right THEN nobody says it stayed awake
+    late = Pretended(slept=(10.13,), awake=b'[{"content":"x"}]')
+    assert reproduce.read_unloaded(late, 0).verdict == reproduce.SEEN
+    assert "stayed awake" not in reproduce.strand(Pretended(slept=(10.13,)), 0).text
+
+
+def test_a_tokeniser_that_hangs_on_a_sleeping_server_is_not_called_sound(monkeypatch) -> None:
+    # GIVEN /tokenize, which queues no task, without an answer
+    sent(monkeypatch, [])
+    assert reproduce.read_unloaded(Pretended(), 0).verdict == reproduce.NOT_TRIED
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "decided"),
+    [
+        ([0] * 12, 0),
+        ([0] * 7 + [125] * 5, 0),
+        ([0] + [125] * 11, 125),
+        ([125, 0] * 6, 125),
+        ([125, 125, 0, 1], 1),
+        ([125] * 6, 125),
+    ],
+)
+def test_most_tries_must_have_said_something_before_a_server_is_called_sound(
+    monkeypatch, capsys, verdicts, decided
+) -> None:
+    class Up(Pretended):
+        def __init__(self, *_: object) -> None:
+            super().__init__()
+
+        def __enter__(self) -> Up:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def comes_up(self) -> bool:
+            return True
+
+        def last_lines(self) -> str:
+            return ""
+
+    monkeypatch.setattr(reproduce, "Server", Up)
+    way = (lambda _, number: reproduce.Try(verdicts[number], "said"), 2, False, len(verdicts))
+    monkeypatch.setitem(reproduce.WAYS, "D3", way)
+    assert reproduce._decide("D3", None) == decided
+    assert capsys.readouterr().out.count("said") == len(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("line", "crashed"),
+    [
+        ("0.01 I que    start_loop: exiting sleeping state", True),
+        ("failed to reload model after sleeping", False),
+        ("==7==ERROR: AddressSanitizer: out of memory: failed to allocate 0x10 bytes", False),
+        ("==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1", True),
+    ],
+)
+def test_an_abort_for_want_of_memory_or_of_the_model_is_no_crash_of_a_reader(line, crashed) -> None:
+    server = object.__new__(reproduce.Server)
+    server.process = SimpleNamespace(poll=lambda: -6)
+    server.lines = [(0.0, line)]
+    assert server.crashed() is crashed
 
 
 def test_answers_are_compared_by_what_they_say() -> None:

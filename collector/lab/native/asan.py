@@ -17,6 +17,7 @@ FRAMES_LIMIT = 512
 NAME_LIMIT = 200
 USE_AFTER_FREE = "heap-use-after-free"
 LOOP = "in the queue loop"
+LIFE = "under server_context_impl::"
 _HEADLINE = re.compile(r"==\d+==ERROR: AddressSanitizer:? (?P<kind>[A-Za-z-]+(?: double-free)?)(?P<rest>.*)")
 _ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+) at 0x[0-9a-f]+ thread (?P<thread>T\d+)")
 _CAUSED = re.compile(r"The signal is caused by a (?P<access>READ|WRITE) memory access")
@@ -101,8 +102,10 @@ class AsanReport:
 
     @property
     def used_after_unload(self) -> bool:
-        """A route handler used memory that the queue's loop had freed: D1 and D2, and nothing else."""
-        unloaded = self.freed is not None and LOOP in self.freed.context
+        """A route handler used memory that the queue's loop had freed in an unload or a load: D1 and D2, and
+        nothing else. What the loop frees while it works on a task is no model."""
+        owner = self.freed.context if self.freed is not None else ""
+        unloaded = owner.startswith(LIFE) and owner.endswith(LOOP)
         return self.kind == USE_AFTER_FREE and self.used.handled and unloaded
 
     def lines(self) -> list[str]:

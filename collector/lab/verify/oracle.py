@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,9 @@ from collector.lab.native.asan import LOOP, AsanReport, read_report
 from collector.lab.reference.conditions import ENTERING, EXITING
 from collector.lab.reference.output import Line, printable
 
-HEADLINE = "ERROR: AddressSanitizer"
-LAST = "==ABORTING"
+# At a line's start only: the same words inside a line are somebody's text, a prompt's or a model's.
+HEADLINE = re.compile(r"==\d+==ERROR: AddressSanitizer")
+LAST = re.compile(r"==\d+==ABORTING")
 ORACLE_LINES = 80  # who read, who freed, who allocated: its three stacks
 SHORT_LENGTH = 400
 # Cause and phase of each; D2's memory may be read while it is unloaded, after that, or by a late reader.
@@ -34,12 +36,12 @@ class Word:
 
 def reporting(lines: Sequence[Line]) -> bool:
     """A report has begun: the process ends once it is printed, which takes as long as names are looked up."""
-    return any(HEADLINE in line.text for line in lines)
+    return any(HEADLINE.match(line.text) for line in lines)
 
 
 def unfinished(lines: Sequence[Line]) -> bool:
     """A report has begun and its last line has not been read yet."""
-    return reporting(lines) and not any(LAST in line.text for line in lines)
+    return reporting(lines) and not any(LAST.match(line.text) for line in lines)
 
 
 def word(lines: Sequence[Line], *, asleep: bool) -> Word | None:
@@ -49,7 +51,7 @@ def word(lines: Sequence[Line], *, asleep: bool) -> Word | None:
     (``asleep``) that did not sleep again before, else D2. Any other report is a fault of its own.
     """
     texts = [line.text for line in lines]
-    first = next((at for at, text in enumerate(texts) if HEADLINE in text), None)
+    first = next((at for at, text in enumerate(texts) if HEADLINE.match(text)), None)
     if first is None:
         return None
     report = read_report("\n".join(texts[first:]))

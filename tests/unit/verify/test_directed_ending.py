@@ -15,6 +15,7 @@ from collector.lab.verify.directed import ending, method, trial
 from collector.lab.verify.directed.ending import Attempt, Seen, conclude
 from collector.lab.verify.directed.method import Plan, concluding, order
 from collector.lab.verify.directed.points import BY_NAME, POINTS
+from collector.lab.verify.directed.steps import Sleep
 from collector.lab.verify.directed.watch import Became
 
 COUNT = BY_NAME["token-count"]
@@ -345,3 +346,27 @@ def test_a_sound_build_needs_enough_trials_that_met_their_window():
     assert 0.4 < sound.upper_bound < 0.5
     (open_,) = concluding(plan)([*enough[1:], clean(9, reached=False)])
     assert open_.conclusion == INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("slept", "reached"), [(True, True), (False, False)])
+@pytest.mark.parametrize("status", [200, 500])
+def test_another_answer_of_a_server_that_never_slept_is_no_fault_of_sleep(
+    this, monkeypatch, status, slept, reached
+):
+    # GIVEN a held request that is answered otherwise than awake
+    monkeypatch.setattr(attempts, "catch", lambda *_: SimpleNamespace(thread="10"))
+    monkeypatch.setattr(attempts, "_let_go", lambda *_: None)
+    monkeypatch.setattr(ending, "watch", lambda *_: Became.ANSWERED)
+    pending = SimpleNamespace(waiting=False, answer=answer(status, b'{"tokens":[9]}'))
+    this.server.begin = lambda _: pending
+
+    def held(server, _):
+        if slept:
+            server.sleeps()
+        return Sleep.SLEPT if slept else Sleep.STAYED_AWAKE
+
+    monkeypatch.setattr(attempts, "wait_for_sleep", held)
+    # WHEN let go THEN it counts only where a sleep came between
+    attempts._hold(this, [])
+    assert this.seen.reached is reached
+    assert ("no sleep came" in this.seen.notes[0]) is not reached

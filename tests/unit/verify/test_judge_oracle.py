@@ -77,6 +77,8 @@ def test_a_handlers_use_of_what_the_loop_freed(log: Sequence[str], asleep: bool,
         (HEAD, *READ, "freed by thread T7 here:", *READ[1:], LAST),  # freed by the handler itself
         (HEAD, READ[0], *FREED[1:], *FREED, LAST),  # used by the loop itself
         (HEAD, *READ, LAST),  # nobody says who freed it
+        (HEAD, *READ, FREED[0], FREED[2], LAST),  # freed by the loop, nobody says in what work
+        (HEAD, *READ, FREED[0], FREED[1].replace("destroy", "process_single_task"), FREED[2], LAST),
         ("==7==ERROR: AddressSanitizer: out of memory: failed to allocate", LAST),
     ],
 )
@@ -97,6 +99,17 @@ def test_a_log_without_a_report_has_no_word() -> None:
     assert word(lines(*SLEPT, *WOKEN), asleep=True) is None
     assert not reporting(lines(*SLEPT))
     assert not unfinished(lines(*SLEPT))
+
+
+@pytest.mark.parametrize("before", ["0.00.001.000 I srv  launch_slot_: prompt: ", "general.name = ", "  "])
+def test_the_words_of_a_report_inside_a_line_are_somebodys_text(before: str) -> None:
+    # GIVEN a whole report that a prompt or a model brought into the log
+    forged = [before + text for text in REPORT]
+    # THEN it is none, and the real one after it is the one that is read
+    assert word(lines(*SLEPT, *forged), asleep=False) is None
+    assert not reporting(lines(*forged))
+    real = said((*SLEPT, *forged, HEAD.replace("after-free", "after-poison"), *READ, LAST), asleep=False)
+    assert real.judgement.defect is None
 
 
 def test_a_report_under_way_is_known_by_its_missing_end() -> None:

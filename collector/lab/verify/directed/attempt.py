@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from analyzers.contracts.trials import ANSWERED, REFUSED
+from analyzers.contracts.trials import ANSWERED, REFUSED, SERVER_ERROR, WRONG_ANSWER
 from analyzers.stacks.mi import MiError
 from collector.lab.faults.prompts import touch
 from collector.lab.reference.client import Pending, Request
@@ -100,7 +100,7 @@ def _no_answer(this: Attempt) -> str:
 
 def _hold(this: Attempt, numbers: list[str]) -> None:
     """Catch the request's thread at the point, hold it until the server sleeps, let it go."""
-    server = this.server
+    server, sleeps = this.server, this.server.transitions(ENTERING)
     this.pending = server.begin(this.request)
     caught = catch(server, this.point, this.pending)
     if not this.point.leave:
@@ -113,6 +113,9 @@ def _hold(this: Attempt, numbers: list[str]) -> None:
     this.seen.reached = slept.counts
     _let_go(this, caught.thread)
     conclude(this)
+    if this.seen.outcome in (SERVER_ERROR, WRONG_ANSWER) and server.transitions(ENTERING) == sleeps:
+        this.seen.reached = False
+        this.seen.notes.insert(0, "the answer differs, but no sleep came into the request")
     if caught.thread in server.passed:
         this.seen.reached = False
         this.note("the request came by the point again: what it did after the first time proves nothing")

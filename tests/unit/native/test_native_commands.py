@@ -189,6 +189,18 @@ def test_clean_all_takes_everything_of_the_cache_and_nothing_else(skeleton, tool
     assert skeleton.is_dir()
 
 
+@pytest.mark.parametrize("part", [(), ("--all",), ("--builds", "--sources")])
+def test_a_dry_run_says_what_would_go_and_removes_nothing(skeleton, tools, cache, part) -> None:
+    reference("build", "--source", skeleton)
+    before = sorted(cache.rglob("*"))
+    tried = reference("clean", *part, "--dry-run")
+    assert sorted(cache.rglob("*")) == before
+    # what it names is what then goes
+    done = reference("clean", *part)
+    assert tried.stdout.replace("would be freed", "freed") == done.stdout
+    assert tried.returncode == done.returncode == 0
+
+
 def test_clean_removes_a_link_and_not_what_it_points_to(cache, tmp_path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -146,12 +146,16 @@ def _closed(item: Open) -> Group:
         from analyzers.triage.twins import without_twins  # not for one log
 
         evidence, lives, copies = without_twins(evidence, lives)
-    if item.core is not None:
-        evidence = disowned(evidence, item.process, lives)
+    dated: list[Gap] = []
+    if item.core is not None and lives:
+        from analyzers.triage.afterwards import before_the_end  # the clocks of a log: not for a core alone
+
+        known = before_the_end(item, evidence, lives)
+        evidence, lives, dated = disowned(known.items, item.process, lives), known.lives, known.gaps
     chosen = one_life(evidence, lives, item.process.port)
     unnamed = item.who.pid is None and (chosen.life is None or chosen.life.pid is None)
     who = Incarnation(pid=item.process.pid) if unnamed else item.who  # a bundle's manifest names its process
     kept, more = of_this_life(chosen.items, chosen.life, chosen.later, who, item.tids)
     process = with_life(item.process, chosen.life, lives)
     items = tuple(as_its_own(kept, chosen.life))
-    return Group(items, (*item.gaps, *chosen.gaps, *more), process, item.core, tuple(copies))
+    return Group(items, (*item.gaps, *dated, *chosen.gaps, *more), process, item.core, tuple(copies))

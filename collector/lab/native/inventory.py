@@ -40,11 +40,16 @@ def _is_ours(path: Path) -> bool:
     return path.exists() and path.parent.resolve().is_relative_to(cache_path().resolve())
 
 
+def weigh(entry: Path) -> int:
+    """The bytes that its removal frees; of a link those of the link itself."""
+    return entry.lstat().st_size if entry.is_symlink() or entry.is_file() else folder_bytes(entry)
+
+
 def remove(entry: Path) -> int | None:
     """Remove it and return the bytes freed; None when another process is at work in it."""
     try:
         with exclusive(entry.with_suffix(".lock"), _in_use):
-            freed = entry.lstat().st_size if entry.is_symlink() or entry.is_file() else folder_bytes(entry)
+            freed = weigh(entry)
             if entry.is_symlink() or entry.is_file():
                 entry.unlink()  # a link itself, never what it points to
             else:

@@ -74,8 +74,8 @@ def _opened(folder: Path, stays: bool) -> Iterator[Kept]:
 
 
 def _demanded(wanted: Path) -> Path:
-    """``wanted`` as a real folder with nothing in it. A link could point anywhere by now, and a run among files
-    of the user's, or the system's, could not be told from them again."""
+    """``wanted`` as a real folder with nothing in it. A link could point anywhere by now, and a run among
+    files of the user's, or the system's, could not be told from them again."""
     if wanted.is_symlink():
         raise _unusable(wanted, "this is a symbolic link")
     try:

@@ -81,7 +81,8 @@ def trial_line(trial: Trial) -> str:
     """One trial as a person follows it."""
     about = " ".join(filter(None, (trial.defect, trial.point or trial.state, trial.route)))
     judged = trial.judgement
-    verdict = f": {judged.class_} {judged.defect or ''} ({judged.confidence})".rstrip() if judged else ""
+    said = [judged.class_, judged.defect, f"({judged.confidence})"] if judged else []
+    verdict = f": {' '.join(filter(None, said))}" if judged else ""
     telling = not trial.reached or trial.outcome == LEAKED
     notes = f" - {trial.notes[0]}" if trial.notes and telling else ""
     return f"trial {trial.number}: {about}: {trial.outcome}{verdict}{notes}"
@@ -156,7 +157,7 @@ def _record(session: Session, chosen: Chosen, conclude: Conclude, allocators: se
     findings = unfilled(conclude(session.trials), allocators)
     if session.interrupted or session.problem:
         why = "the run was interrupted" if session.interrupted else "the run could not be finished"
-        findings = unfinished(findings, why)
+        findings = unfinished([_not_begun(each, why) for each in findings], why)
     return TrialRun(
         tool=__version__,
         catalogue=catalogue().version,
@@ -173,6 +174,13 @@ def _record(session: Session, chosen: Chosen, conclude: Conclude, allocators: se
         interrupted=session.interrupted,
         problem=str(session.problem) if session.problem else None,
     )
+
+
+def _not_begun(finding: Finding, why: str) -> Finding:
+    """Of a defect whose turn had not come, that is all there is to say."""
+    if finding.trials:
+        return finding
+    return finding.model_copy(update={"because": f"{why} before a trial of it"})
 
 
 @contextmanager

@@ -137,3 +137,13 @@ def test_a_weak_verdict_names_no_defect():
     # THEN the answer was not the awake one, and no defect is found
     assert "D2" not in findings
     assert findings[ANSWERS].conclusion == AFFECTED
+
+
+def test_nothing_is_called_right_over_a_crash_and_one_is_said_as_one():
+    crash = trial("crashed", "none", judgement=Judgement(class_="SEGV", defect="D1", confidence="strong"))
+
+    said = found([trial(), crash])
+
+    assert said["D1"].because.startswith("1 request showed it")
+    assert said[ANSWERS].because == "apart from D1, nothing went wrong"
+    assert found([trial()])[ANSWERS].because == "no answer was wrong"

@@ -316,3 +316,21 @@ def test_freed_memory_that_nobody_filled_leaves_nothing_sound(allocators: set[st
     assert [each.conclusion for each in unfilled(conclude_all([SHOWN], ("D2",), 1), allocators)] == [AFFECTED]
     hung = conclude_all([made(ANSWERED, "D3")], ("D3",), 1)
     assert unfilled(hung, allocators) == hung
+
+
+def test_a_defect_whose_turn_had_not_come_says_why() -> None:
+    def method(_: Bench) -> Iterator[Trial]:
+        yield SHOWN
+        raise KeyboardInterrupt
+
+    done = run("pinned", method, lambda trials: conclude_all(trials, ("D2", "D3"), 1), Wanted(), Outputs())
+    said = {each.defect: each for each in done.findings}
+    assert said["D3"].because == "the run was interrupted before a trial of it"
+    assert said["D2"].conclusion == AFFECTED
+
+
+@pytest.mark.parametrize("defect", [None, "D2"])
+def test_a_trials_line_has_no_hole_where_no_defect_is_named(defect: str | None) -> None:
+    line = trial_line(made(CRASHED, judgement=judged(defect, "weak")))
+    assert "  " not in line
+    assert line.endswith("(weak)")

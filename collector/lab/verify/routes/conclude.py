@@ -21,7 +21,11 @@ def conclude(trials: Sequence[Trial]) -> list[Finding]:
     bad = [trial for trial in seen if trial.reached and trial.outcome in BAD]
     defects = sorted({name for trial in bad if (name := defect_of(trial))})
     found = [_defect(name, [trial for trial in bad if defect_of(trial) == name], seen) for name in defects]
-    return [*found, _answers([trial for trial in bad if defect_of(trial) is None], seen), _promise(seen)]
+    return [
+        *found,
+        _answers([each for each in bad if defect_of(each) is None], seen, defects),
+        _promise(seen),
+    ]
 
 
 def defect_of(trial: RouteTrial) -> str | None:
@@ -35,18 +39,20 @@ def defect_of(trial: RouteTrial) -> str | None:
 
 def _defect(name: str, shown: list[RouteTrial], seen: list[RouteTrial]) -> Finding:
     where = sorted({f"{trial.route} {trial.state}" for trial in shown})
-    because = f"{len(shown)} requests showed it: {', '.join(where[:3])}{' …' if len(where) > 3 else ''}"
+    count = "1 request" if len(shown) == 1 else f"{len(shown)} requests"
+    because = f"{count} showed it: {', '.join(where[:3])}{' …' if len(where) > 3 else ''}"
     return _finding(name, AFFECTED, len(shown), seen, because)
 
 
-def _answers(strange: list[RouteTrial], seen: list[RouteTrial]) -> Finding:
+def _answers(strange: list[RouteTrial], seen: list[RouteTrial], defects: list[str]) -> Finding:
     if strange:
         what = sorted({f"{trial.route} {trial.state}: {trial.outcome}" for trial in strange})
         return _finding(ANSWERS, AFFECTED, len(strange), seen, "; ".join(what[:3]))
     silent = sorted({f"{each.route} {each.state}" for each in seen if _silent(each)})
     if silent:
         return _finding(ANSWERS, INCONCLUSIVE, 0, seen, f"never answered: {'; '.join(silent[:3])}")
-    return _quiet(ANSWERS, seen, "no answer was wrong but for the defects named")
+    apart = f"apart from {', '.join(defects)}, nothing went wrong" if defects else "no answer was wrong"
+    return _quiet(ANSWERS, seen, apart)
 
 
 def _promise(seen: list[RouteTrial]) -> Finding:

@@ -52,6 +52,7 @@ def test_what_a_build_still_costs_is_said_of_what_is_at_hand(skeleton, tools, ca
     # GIVEN nothing THEN a package is fetched, unless that is forbidden
     assert cost_of(Recipe(11368), offline=False).startswith("a download of 37 MB, up to 16 minutes of CPU")
     assert "download" not in cost_of(Recipe(11368), offline=True)
+    assert "up to 30 minutes of CPU" in cost_of(Recipe(11368, asan=True), offline=True)
     # GIVEN the package THEN it is not fetched again
     package_file(11368).parent.mkdir(parents=True)
     package_file(11368).write_text("x")

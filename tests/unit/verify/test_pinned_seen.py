@@ -192,3 +192,16 @@ def test_a_request_to_a_sleeping_server_is_met_by_its_sleep():
         answer(),
     )
     assert (reading.outcome, reading.reached) == (SERVER_ERROR, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(139, "SIGSEGV"), (134, "SIGABRT"), (137, "SIGKILL"), (1, None), (128, None), (255, None)],
+)
+def test_a_death_behind_a_shell_is_said_and_not_counted(code, said):
+    """A wrapper script that does not exec its server."""
+    reading = read(seen(ending=ended(code=code)), WINDOW, None)
+    assert (reading.outcome, reading.reached) == (INCONCLUSIVE, False)
+    assert f"status {code}" in reading.notes[0]
+    assert ("shell" in reading.notes[0]) == (said is not None)
+    assert (said or "status") in reading.notes[0]

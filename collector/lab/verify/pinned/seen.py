@@ -15,6 +15,8 @@ from collector.lab.verify.pinned.windows import Window
 # A loop that finds its limit passed prints the sleep line at once; a loaded machine delays it by tens of
 # milliseconds, and its next look by itself comes half a second later.
 AT_ONCE_SECONDS = 0.1
+# POSIX: what a shell's exit status is above when the program it waited for died of a signal.
+SHELL_BASE = 128
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,19 @@ def read(seen: Seen, window: Window, awake: Answer | None, again: Answer | None 
 
 def _ended(ending: Ending) -> Reading:
     if ending.signal is None:
-        why = f"the server ended by itself with status {ending.code}, not counted"
+        why = f"the server ended by itself with status {ending.code}{_behind(ending.code)}, not counted"
         return Reading(INCONCLUSIVE, False, (why,))
     if ending.signal in CORE_SIGNALS:
         return Reading(CRASHED, True)
     return Reading(INCONCLUSIVE, False, (f"killed by {_name(ending.signal)} from outside, not counted",))
+
+
+def _behind(code: int | None) -> str:
+    """A shell that waits for a program ends with 128 and the signal's number: a death seen second-hand."""
+    number = (code or 0) - SHELL_BASE
+    if number not in set(signal.Signals):
+        return ""
+    return f" (a shell's word for {_name(number)}: name the binary, or let the wrapper exec it)"
 
 
 def _name(number: int) -> str:

@@ -33,3 +33,13 @@ def test_a_server_that_never_sleeps_is_no_subject(tmp_path: Path) -> None:
 def test_one_that_sleeps_is_read(tmp_path: Path) -> None:
     # nothing of a server stands beside the program here
     assert explore(*lab(tmp_path, sleeps=True)).found == {}
+
+
+@pytest.mark.parametrize("head", ["#!/bin/sh\nexec llama-server", "#!", "#! /usr/bin/env python3\n"])
+def test_a_wrapper_script_is_called_one_before_anything_starts(tmp_path, head):
+    program = tmp_path / "wrap"
+    program.write_text(head)
+    spec = ServerSpec(tmp_path / "m.gguf", binary=program)
+    with pytest.raises(UserError, match="wrapper script") as refused:
+        explore(None, spec)
+    assert str(program) in str(refused.value)

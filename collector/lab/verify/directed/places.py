@@ -62,6 +62,7 @@ def explore(lab: ReferenceServer, spec: ServerSpec) -> Places:
 
     Raises UserError when it does not start, cannot or does not sleep, or there is no room for the copies.
     """
+    _demand_no_script(spec)
     with lab.start(replace(spec, idle_seconds=IDLE_SECONDS)) as server:
         _demand_sleep_mode(server)
         _demand_sleep(server)
@@ -86,6 +87,20 @@ def _copied(paths: Iterable[Path], wanted: list[str], folder: Path) -> Iterable[
                 remedy="free some space, or give another --output folder",
             ) from None
         yield binary, copy
+
+
+def _demand_no_script(spec: ServerSpec) -> None:
+    """gdb starts a program, not the shell before it, and looks for the server's files beside its own."""
+    if spec.binary is None or not spec.binary.is_file():
+        return
+    with spec.binary.open("rb") as program:
+        script = program.read(2) == b"#!"
+    if script:
+        raise UserError(
+            "this is a wrapper script, and a debugger needs the program itself",
+            where=str(spec.binary),
+            remedy="name the llama-server that it starts, or use: llama-blackbox verify pinned",
+        )
 
 
 def _demand_sleep_mode(server: RunningServer) -> None:

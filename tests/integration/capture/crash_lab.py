@@ -90,6 +90,14 @@ class Place:
         assert until(lambda: len(self.captures()) == 1 and not self.partial()), self.told()
         return self.captures()[0]
 
+    def of(self, pid: int) -> Path:
+        """The complete capture of ``pid``: another server of this machine may die in the same seconds."""
+        assert until(lambda: bool(self._named(pid))), self.told()
+        return self._named(pid)[0]
+
+    def _named(self, pid: int) -> list[Path]:
+        return [path for path in self.captures() if f"-{pid}-" in path.name]
+
     def told(self) -> str:
         traces = [path.read_text().strip() for path in self.store.glob(".partial-*/trace.json")]
         return f"{self.captures()} {traces}"

@@ -59,7 +59,8 @@ def parse_pattern(text: str, *, uses_pid: bool = False) -> Pattern:
 
 def _handler(text: str) -> str:
     name = PurePosixPath(text[1:].split()[0]).name
-    if "llama-blackbox" in text or "llama_blackbox" in text:
+    elsewhere = " -ISB /" in text and "/crash/__main__.py " in text  # capture install --prefix
+    if elsewhere or "llama-blackbox" in text or "llama_blackbox" in text:
         return OURS
     if name.startswith("systemd-coredump"):
         return SYSTEMD

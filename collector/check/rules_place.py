@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from collector.capture.crash.limits import STORED
 from collector.check.model import CORE, Finding, Level, size_text
 from collector.check.pattern import ABRT, APPORT, FILE, NONE, OURS, PIPE, SYSTEMD, Pattern
 from collector.check.rules_systemd import systemd_rules
@@ -238,9 +239,15 @@ def _ours(scene: Scene, pattern: Pattern) -> Iterator[Finding]:
         why = "the interpreter starts and finds nothing to run: no capture, and nobody gets the core"
         yield Finding("capture-code", CORE, Level.LOST, f"{code} is not there", why, install)
         return
+    yield from _store(scene)
+
+
+def _store(scene: Scene) -> Iterator[Finding]:
+    """What the handler refuses a capture for (crash.store.open_store)."""
     settings = capture_settings(scene.host)
+    store = scene.host.root / settings.store.lstrip("/")
     try:
-        room = os.statvfs(scene.host.root / settings.store.lstrip("/"))
+        room, held = os.statvfs(store), len(os.listdir(store))
     except OSError:
         what, why = f"{settings.store} could not be looked at", "whether a capture fits there is not known"
         yield Finding("capture-store", CORE, Level.UNREAD, what, why, "sudo llama-blackbox capture status")
@@ -250,6 +257,11 @@ def _ours(scene: Scene, pattern: Pattern) -> Iterator[Finding]:
         what = f"{settings.store} has {size_text(free)} free"
         why = f"the handler leaves {size_text(settings.reserve)} of that disk alone and refuses a capture"
         yield Finding("disk", CORE, Level.LOST, what, why, f"free space at {settings.store}", size_text(free))
+    if held >= STORED:
+        what = f"{settings.store} holds {held} captures"
+        why = f"the handler takes no more from {STORED} on, and passes the crash on"
+        change = "sudo llama-blackbox capture adopt"
+        yield Finding("capture-full", CORE, Level.LOST, what, why, change)
 
 
 def _program(scene: Scene, pattern: Pattern) -> Iterator[Finding]:
@@ -328,6 +340,8 @@ def _socket(scene: Scene, pattern: Pattern) -> Iterator[Finding]:
         yield _pattern_finding(
             scene, Level.LOST, f"nobody listens on {pattern.path}", why, id="socket-silent"
         )
+    elif "llama-blackbox" in pattern.path:
+        yield from _store(scene)
 
 
 def listens(table: str | None, path: str) -> bool | None:

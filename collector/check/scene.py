@@ -20,6 +20,7 @@ MINIMAL_SECONDS = (
 )
 
 # common/arg.cpp: one option in b11138 and later, switches before.
+_HANDLER_CODE = "/crash/__main__.py"
 CAPTURE_FOLDER = "usr/local/lib/llama-blackbox"  # where `capture install` puts the handler and its settings
 LOAD_MODE, UNMAPPED_MODES = ("-lm", "--load-mode"), ("none", "mlock", "dio")
 UNMAPPED_OPTIONS = ("--no-mmap", "-dio", "--direct-io")
@@ -82,5 +83,8 @@ class Scene:
 
 
 def capture_settings(host: Host) -> Settings:
-    """The handler's settings as it reads them; its defaults where there are none."""
-    return read_settings(str(host.root / CAPTURE_FOLDER))
+    """The handler's settings as it reads them, beside the code that core_pattern names; its defaults where
+    there are none."""
+    words = (host.sysctl("kernel/core_pattern") or "").split()
+    code = next((word for word in words if word.endswith(_HANDLER_CODE)), "")
+    return read_settings(str(host.root / (code.removesuffix(_HANDLER_CODE).lstrip("/") or CAPTURE_FOLDER)))

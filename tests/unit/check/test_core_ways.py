@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from check_scenes import GIB, SYSTEMD_PATTERN, found, host, readiness, scene, subject, unit
 
+from collector.capture.crash.limits import STORED
 from collector.check.image import Image
 from collector.check.model import AT_RISK, BLIND, READY, Level
 from collector.check.pattern import parse_pattern
@@ -218,3 +219,34 @@ def test_figures_of_proc() -> None:
     )
     assert who_of("Uid:\tx\n") is None
     assert Who(0, frozenset(), False).may_write(os.stat("/")) is (os.stat("/").st_uid == 0)
+
+
+@pytest.mark.parametrize("prefix", ["usr/local/lib/llama-blackbox", "opt/kept"])
+@pytest.mark.parametrize("held", [STORED - 1, STORED])
+def test_a_store_that_takes_no_more_loses_the_crash(tmp_path: Path, prefix: str, held: int) -> None:
+    # GIVEN a handler at any place, whose settings stand beside its code
+    line = f"|/usr/bin/python3 -ISB /{prefix}/crash/__main__.py %P,%s %h %e %E"
+    files = {
+        "usr/bin/python3": "program",
+        f"{prefix}/crash/__main__.py": "code",
+        f"{prefix}/capture.conf": "mode = minimal\nstore = /srv/kept\nreserve = 1\n",
+    }
+    made = host(tmp_path, files, pattern=line)
+    (tmp_path / "usr/bin/python3").chmod(0o755)
+    for number in range(held):
+        (tmp_path / f"srv/kept/{number}").mkdir(parents=True)
+    # THEN a full store is a lost crash
+    seen = found(scene(made))
+    assert ("capture-full" in seen) == (held == STORED)
+    assert not {"handler-unknown", "capture-store"} & set(seen)
+
+
+def test_the_room_of_the_socket_servers_store_counts(tmp_path: Path) -> None:
+    path = "/run/llama-blackbox/coredump.sock"
+    table = f"Num RefCount\n0: 00000002 00000000 00010000 0001 01 1 {path}\n"
+    made = host(tmp_path, {"proc/net/unix": table}, pattern=f"@@{path}")
+    assert "capture-store" in found(scene(made))
+    store = tmp_path / "var/lib/llama-blackbox/captures"
+    for number in range(STORED):
+        (store / str(number)).mkdir(parents=True)
+    assert found(scene(made))["capture-full"].level is Level.LOST

@@ -3,6 +3,7 @@
 Nothing here may keep a foreign crash from reaching the handler it would have reached without us.
 """
 
+from collector.capture.crash import limits, stall
 from collector.capture.crash import settings as own
 from collector.capture.crash.decide import server_mark
 from collector.capture.crash.kmsg import tell
@@ -31,6 +32,7 @@ def dispose(crash: Crash, folder: str) -> int:
     except Exception as problem:  # noqa: BLE001  a fault of ours must not swallow another program's core
         tell(f"PID {crash.pid}: {type(problem).__name__}: {problem}; passed on")
         kept = None
+        stall.end_after(0)
     return kept if kept is not None else pass_on(crash, previous(folder))
 
 
@@ -38,7 +40,9 @@ def _keep(crash: Crash, folder: str) -> int | None:
     """None when the crash is to be passed on, untouched."""
     process = Process(crash.pid)
     settings = own.read_settings(folder)
+    stall.end_after(limits.DECIDE_HANG_SECONDS)  # its program may lie on a file system of its own
     mark = server_mark(process, settings.names)
+    stall.end_after(0)
     if mark is None:
         return None
     from collector.capture.crash.keeping import keep_crash

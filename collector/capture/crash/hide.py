@@ -15,6 +15,7 @@ _NUMERIC_SHORTS = ("-c",)  # llama-server's context size: a number is no program
 # A word of settings in itself (JSON, name=value) that names a secret, and what keys begin with.
 _JOINTS = ("{", '"', ":", "=", " ")
 _KEYS = ("sk-", "hf_", "ghp_", "xox", "eyJ", "Bearer ", "AKIA")
+_ARGUMENTS_AT = 56  # pr_psargs in struct elf_prpsinfo
 MAX_WORDS = 4096
 MAX_WORD = 4096
 
@@ -55,6 +56,16 @@ def _without_credentials(word: str) -> str:
     before, scheme, after = word.partition("://")
     host, at, rest = after.partition("@")
     return f"{before}{scheme}{_HIDDEN}@{rest}" if scheme and at and "/" not in host else word
+
+
+def clean_information(body: bytes) -> bytes:
+    """NT_PRPSINFO with its copy of the arguments (80 bytes, blanks between them) ended before the first that
+    hides something: what follows may be a part of it."""
+    words = body[_ARGUMENTS_AT:].split(b"\0")[0].decode("latin-1").split(" ")
+    pairs = list(zip(words, clean_words(words), strict=False))
+    whole = next((at for at, (word, shown) in enumerate(pairs) if word != shown), len(pairs))
+    kept = " ".join(words[:whole]).encode("latin-1")
+    return body[:_ARGUMENTS_AT] + kept.ljust(len(body) - _ARGUMENTS_AT, b"\0")
 
 
 def clean_environment(words: list[str]) -> dict[str, str | None]:

@@ -73,6 +73,14 @@ class Kept:
             at += len(data)
         return taken
 
+    def holds(self, start: int, end: int) -> bool:
+        """Whether all of [start, end) is kept, in one piece or in several."""
+        number = max(0, bisect_left(self._starts, start + 1) - 1)
+        while start < end and number < len(self.segments) and self._starts[number] <= start:
+            start = max(start, self._starts[number] + self.segments[number].size)
+            number += 1
+        return start >= end
+
     def _bytes(self, start: int, end: int) -> bytes:
         parts, at = [], start
         while at < end:
@@ -130,19 +138,13 @@ def _stack(kept: Kept, tid: int, sp: int, mapping: Mapping) -> Stack:
     """A stack larger than its bound loses its middle: both ends tell more than one."""
     start = max(sp - limits.RED_ZONE, mapping.start) & -PAGE
     room = min(limits.STACK_BYTES, limits.STACKS_BYTES - kept.bytes) & -PAGE
-    before = kept.bytes
     if mapping.end - start <= room:
         kept.take(start, mapping.end, mapping.flags)
     else:
         kept.take(start, start + room // 2, mapping.flags)
         kept.take(mapping.end - room // 2, mapping.end, mapping.flags)
-    whole = mapping.end - start <= room and (kept.bytes > before or _held(kept, start, mapping.end))
+    whole = mapping.end - start <= room and kept.holds(start, mapping.end)
     return Stack(tid, sp, start, mapping.end, whole)
-
-
-def _held(kept: Kept, start: int, end: int) -> bool:
-    """Another thread's stack was in the same mapping."""
-    return any(row.address <= start and end <= row.address + row.size for row in kept.segments)
 
 
 def _small_maps(kept: Kept, maps: Maps) -> None:

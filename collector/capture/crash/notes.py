@@ -118,6 +118,19 @@ def body_of(notes: list[Note], type: int) -> bytes:
     return b""
 
 
+def to_keep(notes: list[Note]) -> list[Note]:
+    """Those that a minimal core holds: without vector registers, and without what arguments hide."""
+    from collector.capture.crash.hide import clean_information  # not needed while the process dies
+
+    kept = []
+    for note in notes:
+        if note.type == PRPSINFO and note.owner == CORE:
+            note = Note(note.owner, note.type, clean_information(note.body))
+        if note.type != XSTATE:
+            kept.append(note)
+    return kept
+
+
 def auxv(body: bytes) -> dict[int, int]:
     """NT_AUXV as AT_ number → value."""
     whole = len(body) - len(body) % 16

@@ -7,8 +7,9 @@ core on its standard input. Anything else: nothing.
 
 import os
 import stat
+import sys
 
-from collector.capture.crash import limits
+from collector.capture.crash import limits, stall
 from collector.capture.crash.corefile import PAGE, write_sparse
 from collector.capture.crash.kmsg import tell
 from collector.capture.crash.proc import Process, read_file
@@ -18,6 +19,7 @@ _USES_PID = "/proc/sys/kernel/core_uses_pid"
 _PIDFD = 3  # COREDUMP_PIDFD_NUMBER: where the kernel puts the descriptor that %F names
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 _PATH_ROOM = 4096
+_CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 
 
 def pass_on(crash: Crash, previous: str) -> int:
@@ -82,6 +84,7 @@ def _to_file(crash: Crash, pattern: str) -> int:
     if crash.as_root and not name.startswith("/"):
         tell(f"PID {crash.pid}: can only dump core to a fully qualified path")
         return 1
+    stall.end_after(limits.STALL_SECONDS)
     descriptor = _create(crash, name)
     _drain(descriptor, crash.core_limit)
     return 0
@@ -90,16 +93,21 @@ def _to_file(crash: Crash, pattern: str) -> int:
 def _create(crash: Crash, name: str) -> int:
     """The new file, opened where the process stood and with its rights. There is no way back from them."""
     process = Process(crash.pid)
-    owner, group, groups = file_identity(process.read("status"))
+    status = process.read("status")
+    owner, group, groups = file_identity(status)
     owner = 0 if crash.as_root else owner
+    rights = _Rights(process, status) if owner == 0 else None  # of another user they end with the change
     if not crash.as_root:  # otherwise the kernel uses the initial root
         root, folder = (process.open(place, os.O_PATH | os.O_DIRECTORY) for place in ("root", "cwd"))
+        sys.meta_path.clear()  # no module may be loaded from the root of a container
         os.fchdir(root)
         os.chroot(".")
         os.fchdir(folder)
     os.setgroups(groups)
     os.setresgid(group, group, group)
     os.setresuid(owner, owner, owner)
+    if rights is not None:
+        rights.enter()
     if not crash.as_root:
         _unlink(name)
     flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY
@@ -109,6 +117,32 @@ def _create(crash: Crash, name: str) -> int:
     if not plain or found.st_uid != owner:
         raise ValueError("the file system changed the core's owner or mode")
     return descriptor
+
+
+class _Rights:
+    """The capabilities of a process that is root: in a container it has few, and the kernel writes its core
+    with those. All of ours would follow links that lead out of the container (/proc/PID/root)."""
+
+    def __init__(self, process: Process, status: bytes) -> None:
+        import ctypes  # before the root is changed
+
+        own = _capabilities(read_file("/proc/self/status"), b"CapPrm:")
+        same = process.link("ns/user") == os.readlink("/proc/self/ns/user")  # others mean nothing here
+        self._mask = own & _capabilities(status, b"CapEff:") if same else 0
+        self._libc, self._array = ctypes.CDLL(None, use_errno=True), ctypes.c_uint32
+        self._errno = ctypes.get_errno
+
+    def enter(self) -> None:
+        """Have these and no others. Raises OSError."""
+        low, high = self._mask & 0xFFFFFFFF, self._mask >> 32
+        header = (self._array * 2)(_CAPABILITY_VERSION, 0)
+        if self._libc.capset(header, (self._array * 6)(low, low, 0, high, high, 0)) != 0:
+            raise OSError(self._errno(), "capset")
+
+
+def _capabilities(status: bytes, name: bytes) -> int:
+    words = status.partition(b"\n" + name)[2].split(None, 1)
+    return int(words[0], 16) if words else 0
 
 
 def _unlink(name: str) -> None:
@@ -134,6 +168,7 @@ def _drain(descriptor: int, limit: int) -> None:
     at = written = 0
     full = False
     while not full and (size := _fill(view)):
+        stall.end_after(limits.STALL_SECONDS)
         step = size if limit == UNLIMITED or limit - written >= size else PAGE
         for start in range(0, size, step):
             piece = view[start : min(start + step, size)]
@@ -143,6 +178,7 @@ def _drain(descriptor: int, limit: int) -> None:
             written += write_sparse(descriptor, piece, at)
             at += len(piece)
     os.ftruncate(descriptor, at)
+    stall.end_after(0)
 
 
 def _fill(view: memoryview) -> int:

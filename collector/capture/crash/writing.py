@@ -74,7 +74,7 @@ def _part(parts: Parts, name: str, write: "Callable[..., object]", *given: objec
 
 
 def _write_core(folder: Folder, found: Gathered, stream: Stream, parts: Parts) -> dict[str, object] | None:
-    rows = [note for note in notes.parse(stream.notes) if note.type != notes.XSTATE]
+    rows = notes.to_keep(notes.parse(stream.notes))
     if not rows:
         return None
     if stream.cut_notes:

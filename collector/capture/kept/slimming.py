@@ -26,7 +26,7 @@ def slim(source: Path, descriptor: int) -> Kept:
     thread, OSError for the disk.
     """
     core = read_core(source)
-    rows = [note for note in notes.parse(note_block(source)) if note.type != notes.XSTATE]
+    rows = notes.to_keep(notes.parse(note_block(source)))
     threads = notes.threads(rows)
     if not threads:
         raise ValueError("the core holds no thread")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from collector.capture.crash import notes
 from collector.capture.crash.hide import clean_environment, clean_words
 
 SECRET = "hunter2-and-more"  # noqa: S105 - no password
@@ -46,3 +47,18 @@ def test_of_the_environment_names_stay_and_plain_values() -> None:
     ]
     found = clean_environment(words)
     assert found == {"LLAMA_ARG_MODEL": "/m", "LLAMA_ARG_API_KEY": None, "HOME": None, "GGML_X": "1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (b"llama-server --port 80 --api-key " + SECRET.encode(), b"llama-server --port 80 --api-key"),
+        (b"llama-server -p a b c", b"llama-server -p"),  # blanks of a value look like blanks between words
+        (b"llama-server -m /m/x.gguf -c 4096", b"llama-server -m /m/x.gguf -c 4096"),
+        (b"\xff" * 79, b"\xff" * 79),
+    ],
+)
+def test_the_kernels_copy_of_the_arguments_ends_before_a_secret(words: bytes, kept: bytes) -> None:
+    block = notes.prpsinfo(5, b"llama-server", words) + notes.build(notes.XSTATE, b"v" * 64, notes.LINUX)
+    (note,) = notes.to_keep(notes.parse(block))
+    assert note.packed() == notes.prpsinfo(5, b"llama-server", kept)

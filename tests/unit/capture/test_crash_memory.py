@@ -111,3 +111,18 @@ def test_any_stream_ends_in_an_answer(tail: bytes) -> None:
     assert streamed(tail).notes == b""
     stream = streamed(b"\x7fELF\x02\x01" + tail)
     assert len(stream.notes) <= len(tail)
+
+
+def test_a_stack_that_could_be_read_in_part_is_not_whole() -> None:
+    stack = row(BASE, 16 * PAGE)
+
+    def first_half(address: int, size: int) -> bytes:
+        return b"\x5a" * max(0, min(size, BASE + 8 * PAGE - address))
+
+    kept = memory.keep(first_half, Maps(stack.encode()), [thread(1, BASE + PAGE)], {})
+    assert kept.bytes > 0
+    assert not kept.stacks[0].whole
+    # AND one that another thread's stack brought along in pieces is
+    kept = kept_of(stack, thread(1, BASE + 8 * PAGE), thread(2, BASE + PAGE))
+    assert len(kept.segments) == 2
+    assert [each.whole for each in kept.stacks] == [True, True]

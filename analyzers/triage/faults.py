@@ -13,6 +13,7 @@ from dataclasses import replace
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import ExitFact, KernelFact, StackFact, fact_of
 from analyzers.contracts.report import Gap
+from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.material import Material
 
 FATAL_SHAPES = ("segfault", "gpf", "invalid-opcode", "divide-error")
@@ -20,6 +21,8 @@ VICTIM_SHAPES = (
     "oom-kill",
     "gpu-fault",
 )  # lines that name whom the kernel killed or whose work broke the GPU
+SLACK_S = 1.0  # whole seconds of a stamp, and clocks that drift
+OUTLIVED_S = 30.0  # a dead process prints nothing, but a busy journald may take its last lines late
 # Objects and programs that are the server's beyond doubt.
 SERVER = re.compile(r"llama|ggml|mtmd", re.IGNORECASE)
 # Programs that host a server, among many other things: ours only with an object that the server uses.
@@ -39,11 +42,54 @@ def one_fault(materials: Sequence[Material]) -> tuple[list[Material], list[Gap]]
     ):
         found = [item for material in kept for item in material.evidence if named_in(item, shapes)]
         chosen = choose(found, pids, threads)
+        if chosen and not any(_is_named(item, pids, threads) for item in chosen):
+            stray, more = _adopted(chosen, kept)
+            chosen = [] if stray else chosen
+            gaps += more
         dropped = {item.id for item in found} - {item.id for item in chosen}
         if dropped:
             gaps.append(_left_out(len(dropped), what, bool(chosen)))
             kept = [_without(material, dropped) for material in kept]
     return kept, gaps
+
+
+def _is_named(item: Evidence, pids: set[int], threads: set[int]) -> bool:
+    return item.incarnation.pid in pids or _tid(item) in threads
+
+
+def _adopted(chosen: Sequence[Evidence], materials: Sequence[Material]) -> tuple[bool, list[Gap]]:
+    """(True when the line's program or time is not that of any log here, else the gap that asks about it).
+
+    The line stands in no log that could name its process: a text of its own, which the user put beside it.
+    """
+    line = chosen[-1]
+    logs = [one for one in materials if one.lives and not any(item.id == line.id for item in one.evidence)]
+    lives = [life for one in logs for life in one.lives]
+    if not lives or any(one.lives and line in one.evidence for one in materials):
+        return False, []
+    nameless = all(life.pid is None and life.carrier is None for life in lives)
+    unknown = nameless and not (_is_ours(line) or _hosts_one(line))
+    if unknown or all(_other_time(line, life) for life in lives):
+        return True, []
+    if not nameless:
+        return False, []
+    told = f"PID or thread {_tid(line)}" if _tid(line) is not None else "a process"
+    return False, [
+        Gap(
+            what=f"whether the kernel's line in {line.source} is about the process of {lives[0].name}",
+            why=f"it names {told} and the log none; nothing ties them but that both were given together",
+            command="give the core, or: journalctl _PID=PID -o export > server.export",
+        )
+    ]
+
+
+def _other_time(line: Evidence, life: Life) -> bool:
+    """True when a clock that dates both puts the line before the life's first line, or its last far after."""
+    for clock in CLOCKS:
+        stamp, began, ended = getattr(line, clock), life.began(clock), life.ended(clock)
+        if stamp is not None and began is not None and ended is not None:
+            return bool(stamp < began - SLACK_S or ended > stamp + OUTLIVED_S)
+    return False
 
 
 def named_in(item: Evidence, shapes: Sequence[str] = (*FATAL_SHAPES, *VICTIM_SHAPES)) -> KernelFact | None:
@@ -126,6 +172,11 @@ def _may_be_ours(item: Evidence) -> bool:
     return SHARED.search(fact.object or "") is not None or (
         fact.object is None and HOSTS.search(fact.name or "") is not None
     )
+
+
+def _hosts_one(item: Evidence) -> bool:
+    fact = named_in(item)
+    return fact is not None and HOSTS.search(fact.name or "") is not None
 
 
 def _tid(item: Evidence) -> int | None:

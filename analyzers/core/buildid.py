@@ -27,6 +27,7 @@ MAX_ID_BYTES = 64  # SHA-512; usual are 20 (SHA-1) and 16 (MD5)
 AT_PHDR = 3
 AT_EXECFN = 31
 MAX_PATH_BYTES = 4096  # PATH_MAX
+DELETED = " (deleted)"  # what the kernel puts behind the name of a mapped file that is gone
 SERVER_NAMES = tuple(  # base names that may hold the server's code, surest first
     re.compile(pattern)
     for pattern in (
@@ -140,10 +141,14 @@ def find_executable(core: Core) -> Executables:
     main = _main_program(core)
     paths = dict.fromkeys(row.path for row in core.mapped)
     for pattern in SERVER_NAMES:
-        found = next((path for path in paths if pattern.match(os.path.basename(path))), None)
+        found = next((path for path in paths if pattern.match(_name(path))), None)
         if found is not None:
             return Executables(main, found)
     return Executables(main, None)
+
+
+def _name(path: str) -> str:
+    return os.path.basename(path.removesuffix(DELETED))
 
 
 def _main_program(core: Core) -> str | None:

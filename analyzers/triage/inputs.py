@@ -21,6 +21,7 @@ HASH_BLOCK = 1 << 20
 MAX_HASHED = 64 << 30
 STDIN = Path("-")
 UNUSED = "unused"  # kind of a file in a folder that is no evidence
+CAPTURE, CAPTURED_PROGRAM = "capture.json", "exe"  # names in a capture's folder (docs/capture.md)
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,18 @@ def demand_folders(folders: Sequence[Path]) -> None:
         if not folder.is_dir():
             where = f"--symbols {plain(str(folder))}"
             raise UserError("not a folder", where=where, remedy="give a folder of program or symbol files")
+
+
+def copies_beside(source: Source) -> tuple[Path | None, tuple[Path, ...]]:
+    """The program and the folders of symbol files that a capture, handed in as a folder, holds of its core.
+
+    They are copies of files that were gone when the process died.
+    """
+    folder = source.path.parent
+    if not source.found or not (folder / CAPTURE).is_file():
+        return None, ()
+    program = folder / CAPTURED_PROGRAM
+    return (program if program.is_file() and not program.is_symlink() else None), (folder,)
 
 
 def lost(source: Source, error: OSError) -> UserError:

@@ -14,7 +14,15 @@ from analyzers.privacy.redact import Redactor
 from analyzers.triage.build import Judged, Table, judge, report_of
 from analyzers.triage.from_core import core_material
 from analyzers.triage.group import group
-from analyzers.triage.inputs import Source, demand_folders, demand_program, given, lost, with_hashes
+from analyzers.triage.inputs import (
+    Source,
+    copies_beside,
+    demand_folders,
+    demand_program,
+    given,
+    lost,
+    with_hashes,
+)
 from analyzers.triage.material import CoreWork, Material, numbering
 from analyzers.triage.sound import sound
 
@@ -139,7 +147,9 @@ def read_input(
     if kind == "core":
         unpacked = stack.enter_context(opened(path))
         redactor = Redactor() if not options.include_private else None
-        material = core_material(unpacked, name, options.exe, next_id, redactor, str(path), options.symbols)
+        exe, symbols = copies_beside(source)
+        symbols = (*options.symbols, *symbols)
+        material = core_material(unpacked, name, options.exe or exe, next_id, redactor, str(path), symbols)
         return [replace(_with_store(material, path, name, next_id), inputs=listed)]
     if kind == "bundle":
         return _bundle(path, listed, options, next_id, stack)

@@ -65,7 +65,9 @@ def run(
     """
     asked = wanted(unit, pid, since, boot)
     target = _target(output, force)
-    places = Places(journal=Journal(demand_folder(journal), seconds=LIVE_JOURNAL_SECONDS if live else JOURNAL_SECONDS))
+    places = Places(
+        journal=Journal(demand_folder(journal), seconds=LIVE_JOURNAL_SECONDS if live else JOURNAL_SECONDS)
+    )
     told = {
         "--seconds": seconds,
         "--metrics": metrics or None,

@@ -65,7 +65,7 @@ def _core(haul: Haul, death: Death, folder: Path, private: bool) -> None:
     except UserError as problem:
         haul.gap("the core", problem.what, problem.remedy)
         return
-    material, gaps = slim_or_gap(haul.core, None if private else Redactor())
+    material, gaps = slim_or_gap(haul.core, None if private else Redactor(), death.exe, death.symbols)
     haul.missed((*gaps, *material.gaps))
     haul.facts(material.evidence)
     haul.redactor = haul.redactor.knowing(values=material.secrets)

@@ -67,6 +67,8 @@ class Death:
     core: Path | None = None
     tids: frozenset[int] = frozenset()  # all threads, where the core was read
     record: bool = False  # systemd-coredump recorded it, with or without a core
+    exe: Path | None = None  # a copy of its program, where the file was gone
+    symbols: tuple[Path, ...] = ()  # folders with copies of its other files
 
     @property
     def words(self) -> str:

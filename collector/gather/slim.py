@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -40,20 +41,27 @@ def core_file(kept: Path, folder: Path) -> Path:
     return target
 
 
-def slim(path: Path, redactor: Redactor | None) -> Material:
-    """What the quick rungs read in the core. Raises UserError when it is none or may not be read."""
+def slim(
+    path: Path, redactor: Redactor | None, exe: Path | None = None, symbols: Sequence[Path] = ()
+) -> Material:
+    """What the quick rungs read in the core. Raises UserError when it is none or may not be read.
+
+    ``exe``: its program, ``symbols``: folders of its other files, where they are not where the core says.
+    """
     numbers = count(1)
     with ExitStack() as stack:
         unpacked = stack.enter_context(opened(path))
         return core_material(
-            unpacked, "core", None, lambda: f"{CORE_FACT}{next(numbers)}", redactor, str(path)
+            unpacked, "core", exe, lambda: f"{CORE_FACT}{next(numbers)}", redactor, str(path), symbols
         )
 
 
-def slim_or_gap(path: Path, redactor: Redactor | None) -> tuple[Material, list[Gap]]:
+def slim_or_gap(
+    path: Path, redactor: Redactor | None, exe: Path | None = None, symbols: Sequence[Path] = ()
+) -> tuple[Material, list[Gap]]:
     """``slim``, where a core that cannot be read is a gap with the way to it."""
     try:
-        return slim(path, redactor), []
+        return slim(path, redactor, exe, symbols), []
     except UserError as problem:
         command = f"sudo llama-blackbox triage {path}"
         return Material(), [Gap(what="the core", why=problem.what, command=command)]

@@ -51,6 +51,8 @@ def death_of(capture: Capture) -> Death:
         name=Path(capture.exe).name or None,
         signal=capture.signal,
         core=capture.core,
+        exe=capture.copied_exe,
+        symbols=(capture.path,),
     )
 
 

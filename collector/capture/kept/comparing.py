@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from analyzers.core.notes import read_core
+from analyzers.errors import UserError
 from analyzers.stacks import confine
+from analyzers.stacks.command import SYSTEM_SYMBOLS
 from analyzers.stacks.gdb import PROCESSES
+from analyzers.symbols.farm import farm
+from analyzers.symbols.naming import Symbols
+from analyzers.symbols.places import Places
 
 SECONDS = 120.0  # gdb needs 4 s for a native server with debug information, 25 s for an endless recursion
 MEMORY = 2 << 30
@@ -20,14 +27,36 @@ FRAMES = 512  # of one thread; eu-stack's unwinding is quadratic beyond
 _THREAD = re.compile(rb"^Thread \d+ \(.*?(?:LWP |process )(\d+)\).*$", re.MULTILINE)
 
 
-def difference(full: Path, slim: Path, exe: Path | None) -> str | None:
-    """Why the two cannot be called equal; None when both tools print the same of both. Raises nothing."""
+def difference(full: Path, slim: Path, exe: Path | None, copies: Path | None = None) -> str | None:
+    """Why the two cannot be called equal; None when both tools print the same of both. Raises nothing.
+
+    ``copies``: a folder with copies of mapped files that are gone; eu-stack finds them by build-id.
+    """
+    with _farmed(full, copies) as symbols:
+        return _difference(full, slim, exe, symbols)
+
+
+@contextmanager
+def _farmed(full: Path, copies: Path | None) -> Iterator[Path | None]:
+    if copies is None:
+        yield None
+        return
+    try:
+        core = read_core(full)
+    except (UserError, OSError):
+        yield None  # the tools will say what is wrong with it
+        return
+    with farm(core, Symbols(core, Places(folders=(copies,)))) as folder:
+        yield folder
+
+
+def _difference(full: Path, slim: Path, exe: Path | None, symbols: Path | None) -> str | None:
     for tool, command in (("eu-stack", _eu_stack), ("gdb", _gdb)):
         path = confine.find_tool(tool)
         if path is None:
             return f"{tool} is not installed, so the backtraces cannot be compared"
         try:
-            one, other = (_run(command(path, core, exe), core) for core in (full, slim))
+            one, other = (_run(command(path, core, exe, symbols), core) for core in (full, slim))
         except OSError as problem:
             return f"{tool} cannot be run ({problem.strerror})"
         for name, ran in (("full", one), ("slim", other)):
@@ -52,13 +81,25 @@ def _run(argv: list[str], core: Path) -> confine.Finished:
     )
 
 
-def _eu_stack(tool: str, core: Path, exe: Path | None) -> list[str]:
-    return [tool, f"--core={core}", "-n", str(FRAMES), "-m", "-b", *(["-e", str(exe)] if exe else [])]
+def _eu_stack(tool: str, core: Path, exe: Path | None, symbols: Path | None) -> list[str]:
+    search = [f"--debuginfo-path=:.debug:{symbols}:{SYSTEM_SYMBOLS}"] if symbols else []
+    return [
+        tool,
+        f"--core={core}",
+        "-n",
+        str(FRAMES),
+        "-m",
+        "-b",
+        *search,
+        *(["-e", str(exe)] if exe else []),
+    ]
 
 
-def _gdb(tool: str, core: Path, exe: Path | None) -> list[str]:
+def _gdb(tool: str, core: Path, exe: Path | None, symbols: Path | None) -> list[str]:
     settings = ("auto-load off", "auto-load safe-path /dev/null", "debuginfod enabled off")
     settings += ("index-cache enabled off", "print frame-arguments none", "width 0")  # type: ignore[assignment]
+    if symbols is not None:
+        settings += (f"debug-file-directory {symbols}:{SYSTEM_SYMBOLS}",)  # type: ignore[assignment]
     words = [tool, "-nx", "-batch", *(word for text in settings for word in ("-iex", f"set {text}"))]
     return [*words, "-ex", f"thread apply all bt {FRAMES}", *([str(exe)] if exe else []), f"--core={core}"]
 

@@ -88,7 +88,7 @@ def _unequal(capture: Capture) -> str | None:
         return "the full core is not whole"
     slim_core = capture.path / CORE
     if slim_core.is_file():
-        why = difference(full, slim_core, capture.copied_exe)
+        why = difference(full, slim_core, capture.copied_exe, capture.path)
         if why is None:
             return None
     return put_slim(full, capture.path, capture.copied_exe)
@@ -110,7 +110,7 @@ def put_slim(source: Path, folder: Path, exe: Path | None) -> str | None:
         raise
     finally:
         os.close(descriptor)
-    why = difference(source, new, exe)
+    why = difference(source, new, exe, folder)
     os.rename(new, folder / CORE)
     sync_folder(folder)
     return why

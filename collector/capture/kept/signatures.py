@@ -31,7 +31,8 @@ def _asked(capture: Capture) -> str | None:
         return None
     try:
         with ExitStack() as stack:
-            report = triage([capture.core], Options(exe=capture.copied_exe, fast=True), stack).report
+            options = Options(exe=capture.copied_exe, symbols=(capture.path,), fast=True)
+            report = triage([capture.core], options, stack).report
     except (UserError, OSError):
         return None
     key = report.signature.bug_key if report.signature else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,13 +19,14 @@ from collector.capture.importing import found_in, run
 from collector.capture.intake.take import KNOWN, TAKEN
 from collector.capture.kept.captures import captures
 from collector.capture.kept.filing import slim_full
+from collector.capture.kept.signatures import signature
 from collector.lab.faults import d2_unload_under_reader, provoked
 from collector.lab.faults.prompts import count_tokens
 from collector.lab.faults.provoked import Stage
 from collector.lab.reference import ReferenceServer, ServerSpec, cached_model
 from collector.lab.reference.conditions import exited
 from collector.lab.reference.cores import CoreSearch
-from collector.lab.reference.environments import prepare
+from collector.lab.reference.environments import STALE_CAPTURE_VERSION, prepare
 
 pytestmark = [pytest.mark.real, needs_root]
 NONE = Path("/nonexistent")
@@ -120,3 +122,28 @@ def test_a_real_d2_from_crash_to_verdict(
         report = judged(bundled(place.store, name, tmp_path / "d2.tar.zst", tmp_path / "journal"))
     assert report.verdict.defect == "D2"
     assert report.verdict.confidence in CERTAIN
+
+
+def test_a_replaced_library_costs_the_bundle_nothing(lab: ReferenceServer, tmp_path: Path) -> None:
+    # GIVEN a hosted server whose library is replaced by an update while it sleeps
+    home = prepare(STALE_CAPTURE_VERSION).parent.parent
+    shutil.copytree(home, tmp_path / "env", symlinks=True)
+    server = sleeping(lab, tmp_path / "env" / "bin" / "python")
+    library = next((tmp_path / "env").rglob("xllamacpp*.abi3.so"))
+    library.unlink()
+    library.write_bytes(b"another build")
+    # WHEN it dies of D1, and a bundle is made of the capture
+    with installed() as place:
+        server.send(count_tokens())
+        assert server.wait_until(exited, DEATH)
+        capture = place.one()
+        assert list(capture.glob("deleted-*"))
+        bundle = bundled(place.store, capture.name, tmp_path / "d1.tar.zst", tmp_path / "journal")
+        # THEN the copy of the library names frames and build, in the bundle, of the folder, in the signature
+        for report in (judged(bundle), judged(capture)):
+            crashed = next(thread for thread in report.threads if thread.crashed)
+            assert any("handle_count_tokens" in (frame.function or "") for frame in crashed.frames)
+            assert report.process.build == "b11063"
+            assert not [gap for gap in report.gaps if "no llama.cpp code" in gap.why]
+            assert report.signature is not None
+            assert report.signature.bug_key == signature(captures(place.store)[0], keep=False)

@@ -31,9 +31,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceServer]:
         yield reference
 
 
-def sleeping(lab: ReferenceServer) -> RunningServer:
+def sleeping(lab: ReferenceServer, python: Path | None = None) -> RunningServer:
     spec = ServerSpec(
-        cached_model(), python=prepare(STALE_CAPTURE_VERSION), idle_seconds=1, poisoned=True, api_key=KEY
+        cached_model(),
+        python=python or prepare(STALE_CAPTURE_VERSION),
+        idle_seconds=1,
+        poisoned=True,
+        api_key=KEY,
     )
     server = lab.start(spec)
     assert server.wait_until(asleep, SLEEP_DEADLINE)

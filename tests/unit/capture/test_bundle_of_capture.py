@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from capture_cores import BOOT, capture_made
 
 from analyzers.bundle.read import open_bundle
 from analyzers.errors import UserError
+from analyzers.triage.inputs import Source, copies_beside
 from collector.capture.handing import write
-from collector.capture.kept.bundling import bundle_of
+from collector.capture.kept.bundling import bundle_of, death_of
 from collector.capture.kept.captures import captures
 from collector.gather.deaths import Places
 from collector.gather.journal import Journal
@@ -93,3 +95,17 @@ def test_gaps_of_the_capture_are_the_bundle_s(store: Path, nothing: Path, tmp_pa
     capture_made(store, "20261202T073000Z-4712-7", pid=4712, more={"gaps": gaps})
     haul = bundle_of(captures(store)[-1], Places(journal=Journal(nothing), kernel=False), tmp_path)
     assert ("in the capture: sockets", "no time was left") in [(gap.what, gap.why) for gap in haul.gaps]
+
+
+def test_copies_of_files_that_were_gone_are_handed_on(store: Path) -> None:
+    (store / NAME / "exe").write_bytes(b"\x7fELF")
+    death = death_of(captures(store)[0])
+    assert (death.exe, death.symbols) == (store / NAME / "exe", (store / NAME,))
+
+
+def test_a_captures_folder_lends_its_copies_and_another_folder_none(store: Path, tmp_path: Path) -> None:
+    (store / NAME / "exe").write_bytes(b"\x7fELF")
+    core = Source(store / NAME / "core", "core", 1, 1, found=True)
+    assert copies_beside(core) == (store / NAME / "exe", (store / NAME,))
+    assert copies_beside(replace(core, found=False)) == (None, ())
+    assert copies_beside(replace(core, path=tmp_path / "core")) == (None, ())

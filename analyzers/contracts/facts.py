@@ -54,6 +54,7 @@ class CoreFact:
     stack_overflow: bool = False
     fault_file: str | None = None  # mapped file that covers the fault address
     server: bool | None = None  # llama.cpp's code is mapped or on a stack; None: nothing could tell
+    ports: tuple[int, ...] = ()  # --port's value, else numbers of the command line that can be the port
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class LoopFact:
     stop_sleeping_requested: bool | None = None
     time_last_task_ms: int | None = None
     owner: int | None = None  # thread that holds the queue's mutex, 0 for none; None: the memory was not read
+    next_task: int | None = None  # the number that the queue gives to its next task
 
 
 @dataclass(frozen=True)

@@ -140,5 +140,6 @@ def _fact(phase: str, how: tuple[str, ...], tid: int | None, queue: QueueState |
         sleeping=queue.sleeping if queue else None,
         stop_sleeping_requested=queue.stop_requested if queue else None,
         time_last_task_ms=queue.time_last_task_ms if queue else None,
+        next_task=queue.next_task if queue else None,
         owner=(queue.owner if queue.locked else 0) if queue else None,
     )

@@ -62,6 +62,7 @@ class QueueState:
     time_last_task_ms: int
     locked: bool
     owner: int
+    next_task: int | None = None
 
 
 def wait_command(thread: ThreadRegisters) -> int | None:
@@ -123,7 +124,9 @@ def read_queue(
     if not all(_is_deque(memory, data, at) for at in offsets.deques):
         return None
     running, sleeping, stop = map(bool, flags)
-    return QueueState(address, offsets, running, sleeping, stop, time_ms, bool(lock), owner)
+    number = struct.unpack_from("<i", data)[0]  # `id`, the first member in every known layout
+    told = number if number >= 0 else None
+    return QueueState(address, offsets, running, sleeping, stop, time_ms, bool(lock), owner, told)
 
 
 def _owner_fits(lock: int, owner: int, tids: Collection[int]) -> bool:

@@ -52,8 +52,10 @@ def bundle_materials(
     )
     files = [file for file in bundle.files if file.kind not in FOR_PEOPLE]
     rest = [one for file in files for one in _file(file, exe, next_id, stack, redactor, symbols)]
-    pid = first.process.pid
-    if pid is not None and not any(material.anchor for material in rest):
+    cores = [material for material in rest if material.anchor]
+    # a container's core and its host know the process by different PIDs: the log goes with the core
+    pid = first.process.pid if not cores else cores[0].process.pid if len(cores) == 1 else None
+    if pid is not None:
         rest = [_of_process(material, pid) for material in rest]
     return [first, *rest]
 
@@ -64,7 +66,7 @@ def _of_process(material: Material, pid: int) -> Material:
     Not where it tells of several lives, nor for the kernel's lines, which are everybody's. A bundle with a
     core of its own needs none of this, and the PIDs of a container's core and of the host differ.
     """
-    if len(material.lives) > 1:
+    if len(material.lives) > 1 or material.anchor:
         return material
     bound = {item.id: _bound(item, pid) for item in material.evidence}
     lives = tuple(replace(life, items=tuple(bound[i.id] for i in life.items)) for life in material.lives)

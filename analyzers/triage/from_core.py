@@ -28,6 +28,7 @@ SLEEP, SLEEP_VARIABLE = "--sleep-idle-seconds", "LLAMA_ARG_SLEEP_IDLE_SECONDS"
 SERVER = "llama-server"
 OFF = -1  # llama-server's default: it never sleeps unless told to
 MAX_NAME = 200  # characters of a model's name
+LOWEST_PORT, HIGHEST_PORT = 1024, 65535  # smaller numbers are counts, sizes and switches
 MAX_DIGITS = 10  # of an idle limit: the server reads an int
 SERVER_FRAMES = ("server_queue", "server_routes", "server_context", "llama_", "ggml_", "common_")
 
@@ -50,13 +51,14 @@ def core_material(
     core = read_core(path, where or name)
     unwound = unwind(core, exe, symbols)
     loop = loop_state(core, unwound.stacks)
-    evidence = [_enriched(core, unwound, item) for item in core_evidence(core, name, next_id)]
+    started = read_startup(core, (PORT, ALIAS, SLEEP), (ROUTER_PORT, SLEEP_VARIABLE))
+    ports = _ports(core, started)
+    evidence = [_enriched(core, unwound, ports, item) for item in core_evidence(core, name, next_id)]
     evidence += list(_stacks(core, unwound, name, next_id))
     if loop is not None:
         evidence.append(loop_evidence(core, loop, name, next_id))
     evidence += pointer_evidence(core, name, next_id)
     evidence += mark_evidence(core, exe, name, next_id)
-    started = read_startup(core, (PORT, ALIAS, SLEEP), (ROUTER_PORT, SLEEP_VARIABLE))
     evidence += _settings(core, started, name, next_id)
     return Material(
         evidence=tuple(evidence),
@@ -69,13 +71,14 @@ def core_material(
     )
 
 
-def _enriched(core: Core, unwound: Unwound, item: Evidence) -> Evidence:
+def _enriched(core: Core, unwound: Unwound, ports: tuple[int, ...], item: Evidence) -> Evidence:
     """The core's fact with what its mapping and its stacks add."""
     if item.kind != CoreFact.KIND:
         return item
     row = core.mapped_at(core.fault_address) if core.fault_address is not None else None
     known = bool(core.mapped) and is_server(core, unwound.stacks)
-    more = {"server": known, **({"fault_file": row.path} if row else {})}
+    more = {"server": known, **({"ports": ports} if ports else {})}
+    more |= {"fault_file": row.path} if row else {}
     return item.model_copy(update={"data": {**item.data, **more}})
 
 
@@ -179,6 +182,16 @@ def _settings(core: Core, started: Startup, name: str, next_id: NextId) -> Itera
         text=f"started with {how}" + (": sleep is off" if number < 0 else ""),
         trust=Trust.KERNEL,
         incarnation=Incarnation(pid=core.pid),
+    )
+
+
+def _ports(core: Core, started: Startup) -> tuple[int, ...]:
+    """The port by its option; a hosted server's may stand anywhere on its program's command line."""
+    port = started.number(PORT)
+    words = command_words(core.arguments) if port is None else []
+    bare = (word for word in words if word.isdecimal() and word.isascii() and len(word) <= 5)
+    return (
+        (port,) if port is not None else tuple(n for n in map(int, bare) if LOWEST_PORT <= n <= HIGHEST_PORT)
     )
 
 

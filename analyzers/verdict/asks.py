@@ -6,8 +6,14 @@ from analyzers.verdict.finding import Ask
 
 KERNEL_ASK = Ask(
     "the kernel's line about this fault",
-    "its time against the queue's last wake turns a strong D1 into a proven one",
+    "its time against the queue's last wake dates the fault: D1 is not proven without it",
     "journalctl -k --since '-1 hour' -o short-monotonic | grep -E 'segfault|general protection'",
+)
+OWN_LOG_ASK = Ask(
+    "the log of this very process with the journal's stamps",
+    "only a wake line stamped on the clock of the queue's memory turns a strong D1 into a proven one; "
+    "a plain log may be another life's",
+    "journalctl _PID=PID -o export > server.export",
 )
 CORE_ASK = Ask(
     "a core of the crash",

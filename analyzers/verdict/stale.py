@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from analyzers.catalogue.builds import build_number_of
 from analyzers.catalogue.loader import load_catalogue
-from analyzers.verdict.asks import BUILD_ASK, CORE_ASK, KERNEL_ASK
+from analyzers.verdict.asks import BUILD_ASK, CORE_ASK, KERNEL_ASK, OWN_LOG_ASK
 from analyzers.verdict.case import Case
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding, at_most
 from analyzers.verdict.memory import SIGABRT, by_trust, memory_fault, witnesses
 from analyzers.verdict.reading import StackReading
 from analyzers.verdict.sleep import SleepStory
+from analyzers.verdict.tied import OTHER, SAME, loose, tasks_untold, wake_moment
 
 # A stale read follows its wake by the time it takes to parse one request: measured 1 to 12 ms, more for
 # a long prompt. The kernel's stamp and CLOCK_MONOTONIC may drift apart by a few ms on a young host.
@@ -63,15 +64,19 @@ def _model_gone(case: Case) -> bool:
 
 def _confidence(case: Case, story: SleepStory, margin: float | None) -> str:
     flags = case.loop is not None and case.loop.fact.sleeping is False
-    if margin is not None and margin > WAKE_TO_FAULT_MS:
-        return "weak"  # the queue's last wake or task lies too far back for the request that woke it
+    moment = wake_moment(case)
+    if (margin is not None and margin > WAKE_TO_FAULT_MS) or moment == OTHER:
+        return "weak"  # the queue's last wake or task lies too far back, or is not the log's
     # a log that ends asleep beside a loop that is awake has lost the wake's lines, or is another server's
     lost = story.phase == "asleep" and _awake(case)
     if not (story.just_woken or lost):
         return "weak"
-    if margin is not None and margin >= -CLOCK_SKEW_MS and _awake(case) and flags:
-        return "proven"
-    return "weak" if lost else "strong"
+    if moment != SAME and (loose(case) or tasks_untold(case)):
+        return "weak"
+    dated = margin is not None and margin >= -CLOCK_SKEW_MS and _awake(case) and flags
+    if lost:
+        return "strong" if dated else "weak"
+    return "proven" if dated and moment == SAME else "strong"
 
 
 def _reasons(case: Case, crash: StackReading, margin: float | None) -> tuple[str, ...]:
@@ -94,6 +99,8 @@ def _reasons(case: Case, crash: StackReading, margin: float | None) -> tuple[str
         reasons.append(
             "the kernel's clock and the queue's disagree, so the wake is not dated against the fault"
         )
+    if case.log and case.cores:
+        reasons.append(_whose_log(case))
     if _contradicted(case):
         reasons.append(
             "but the build that the log names does not have this defect: one of the two is foreign"
@@ -101,10 +108,25 @@ def _reasons(case: Case, crash: StackReading, margin: float | None) -> tuple[str
     return tuple(reasons)
 
 
+def _whose_log(case: Case) -> str:
+    moment = wake_moment(case)
+    if moment == SAME:
+        return "the log's last wake is the one in the queue's own memory: the log is this very process's"
+    if moment == OTHER:
+        return "but the log's last wake is not the one in the queue's memory: the log is another life's"
+    if loose(case):
+        return "but nothing shows that the log is this process's"
+    if tasks_untold(case):
+        return "but the queue has numbered tasks that the log does not show: it may be another life's"
+    return "the log's stamps cannot be held against the queue's memory: its wake may not be this one"
+
+
 def _asks(case: Case, margin: float | None) -> tuple[Ask, ...]:
     asks = [] if _awake(case) else [CORE_ASK]
     if _awake(case) and margin is None and not _fault_stamps(case):
         asks.append(KERNEL_ASK)
+    if case.cores and case.log and wake_moment(case) != SAME:
+        asks.append(OWN_LOG_ASK)
     return (*asks, *((BUILD_ASK,) if _contradicted(case) else ()))
 
 
@@ -126,7 +148,7 @@ def stale_capture_abort(case: Case, ending: Ending, story: SleepStory) -> Findin
         return None
     if not (crash.stale_signature and crash.handler and story.slept and story.timeline.woke):
         return None
-    fresh = story.tasks_after_wake == 0 and not _contradicted(case)
+    fresh = story.tasks_after_wake == 0 and not _contradicted(case) and not loose(case)
     return Finding(
         "SEGV-UAF-SLEEP",
         "wake",
@@ -139,7 +161,8 @@ def stale_capture_abort(case: Case, ending: Ending, story: SleepStory) -> Findin
         (
             f"{crash.model_reader} aborted under {crash.handler}: the vocabulary it was given made no sense",
             "that handler takes the vocabulary as an argument, read before the wake barrier (D1's mark)",
-            "this process had slept and was woken" + ("" if fresh else ", but not by the last request"),
+            "this process had slept and was woken"
+            + (", but not by the last request" if story.tasks_after_wake else ""),
             "the queue loop's state in the core is not counted: the backtrace was printed first",
         ),
         tuple(dict.fromkeys((*ending.witnesses, crash.id, *story.witnesses))),

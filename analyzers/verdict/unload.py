@@ -16,6 +16,7 @@ from analyzers.verdict.finding import Finding
 from analyzers.verdict.memory import MEMORY_SIGNALS, OWN_RUNGS, by_trust, memory_fault, witnesses
 from analyzers.verdict.reading import StackReading
 from analyzers.verdict.sleep import SleepStory
+from analyzers.verdict.tied import loose
 
 GONE = ("unloading", "asleep", "waking")
 
@@ -40,7 +41,7 @@ def unload_under_reader(case: Case, ending: Ending, story: SleepStory) -> Findin
         "SEGV-UAF-SLEEP",
         "sleep",
         phase,
-        by_trust(_d2_confidence(how, crash), crash),
+        by_trust("weak" if how != "core" and loose(case) else _d2_confidence(how, crash), crash),
         "The idle timer put the server to sleep while a request was still reading the model, "
         "which was freed under it.",
         "D2",

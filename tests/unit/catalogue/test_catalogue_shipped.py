@@ -103,7 +103,7 @@ def test_every_proof_is_described_and_used(catalogue: Catalogue) -> None:
     assert used == set(catalogue.proofs)
 
 
-def test_d1_needs_four_things_at_once(catalogue: Catalogue) -> None:
+def test_d1_needs_five_things_at_once(catalogue: Catalogue) -> None:
     defect = catalogue.defect("d1")
     assert defect is not None
     assert defect.proven_by == (
@@ -111,6 +111,7 @@ def test_d1_needs_four_things_at_once(catalogue: Catalogue) -> None:
         ("crash-under-count-tokens",),
         ("loop-awake-flags",),
         ("wake-just-before-fault",),
+        ("log-of-this-wake",),
     )
 
 

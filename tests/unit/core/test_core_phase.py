@@ -158,7 +158,9 @@ def test_the_loops_futex_word_gives_the_queue_in_old_and_new_glibc(
     made = builder(queue_memory(QUEUE, sleeping=sleeping)).waiting(LOOP, CONDITION + into, timed)
     # WHEN judged with frames THEN three witnesses agree
     fact = state(tmp_path, made, stack(*(TIMED_WAIT if timed else (*COND_WAIT, STD_WAIT))))
-    assert fact == LoopFact(phase, ("flags", "frames", "registers"), LOOP, bool(sleeping), False, 4_646_602)
+    assert fact == LoopFact(
+        phase, ("flags", "frames", "registers"), LOOP, bool(sleeping), False, 4_646_602, next_task=7
+    )
 
 
 def test_builds_with_two_deques_are_known(tmp_path: Path) -> None:
@@ -172,7 +174,7 @@ def test_without_symbols_the_timed_waiter_is_the_loop(tmp_path: Path) -> None:
     # GIVEN a request that waits on the queue's mutex, and the loop
     made = builder(queue_memory(QUEUE)).waiting(LOOP, CONDITION + 40, True)
     fact = state(tmp_path, made.waiting(9, QUEUE + 256, op=MUTEX_WAIT))
-    assert fact == LoopFact("awake", ("flags", "registers"), LOOP, False, False, 4_646_602)
+    assert fact == LoopFact("awake", ("flags", "registers"), LOOP, False, False, 4_646_602, next_task=7)
 
 
 def test_without_symbols_a_free_mutex_and_the_flag_mean_asleep(tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_without_symbols_a_free_mutex_and_the_flag_mean_asleep(tmp_path: Path) -
     made = builder(queue_memory(QUEUE, sleeping=1, stop=1))
     fact = state(tmp_path, made.waiting(LOOP, CONDITION + 40).waiting(9, CONDITION + 44))
     # THEN the phase is known and the thread is not
-    assert fact == LoopFact("asleep", ("flags",), None, True, True, 4_646_602)
+    assert fact == LoopFact("asleep", ("flags",), None, True, True, 4_646_602, next_task=7)
 
 
 def test_without_symbols_a_held_mutex_leaves_the_phase_unknown(tmp_path: Path) -> None:
@@ -215,7 +217,7 @@ def test_a_mutex_wait_without_time_out_is_not_sleep(tmp_path: Path) -> None:
     fact = state(tmp_path, made, stack("__lll_lock_wait", "__pthread_mutex_cond_lock", *TIMED_WAIT))
     assert fact is not None
     assert (fact.phase, fact.how) == ("awake", ("flags", "frames"))
-    assert state(tmp_path, made) == LoopFact("awake", ("flags",), None, False, False, 4_646_602)
+    assert state(tmp_path, made) == LoopFact("awake", ("flags",), None, False, False, 4_646_602, next_task=7)
 
 
 def test_a_request_holding_the_mutex_does_not_hide_the_sleep(tmp_path: Path) -> None:
@@ -301,7 +303,7 @@ def test_the_queue_of_a_busy_loop_is_found_by_its_own_words(
 ) -> None:
     made, frames = busy(FREEING, UNLOADING_QUEUE, words, **registers)
     fact = state(tmp_path, made, frames)
-    assert fact == LoopFact("unloading", ("flags", "frames"), LOOP, True, False, 4_646_602)
+    assert fact == LoopFact("unloading", ("flags", "frames"), LOOP, True, False, 4_646_602, next_task=7)
 
 
 def test_words_beyond_start_loops_frame_are_left_alone(tmp_path: Path) -> None:

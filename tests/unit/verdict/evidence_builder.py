@@ -18,6 +18,7 @@ from analyzers.contracts.facts import (
     to_evidence,
 )
 
+PORT = 8080
 HTTP = (
     "std::_Function_handler<std::unique_ptr<server_http_res, std::default_delete<server_http_res> > "
     "(server_http_req const&), server_routes::init_routes()::{lambda(server_http_req const&)#11}>"
@@ -84,7 +85,20 @@ class Maker:
         for event in events:
             task = 7 if event.startswith("task-") else None
             text = "model loaded" if event == "loaded" else event
-            self.add(LogFact(event=event, task_id=task), trust, elapsed=float(len(self.made)), text=text)
+            port = float(PORT) if event == "listening" else None
+            self.add(
+                LogFact(event=event, task_id=task, value=port),
+                trust,
+                elapsed=float(len(self.made)),
+                text=text,
+            )
+        return self
+
+    def dated(self, mono: float) -> Maker:
+        """The last wake line so far with the journal's stamp."""
+        found = [n for n, e in enumerate(self.made) if e.data.get("event") in ("enter-sleep", "exit-sleep")]
+        at = max(found, default=0)
+        self.made[at] = self.made[at].model_copy(update={"mono": mono})
         return self
 
     def kernel(
@@ -97,6 +111,8 @@ class Maker:
         return self.add(KernelFact(shape=shape, **fields), trust, mono=mono)  # type: ignore[arg-type]
 
     def core(self, signal: int = 11, **fields: object) -> Maker:
+        """A core whose --port is the one that the log's listening line names, unless told otherwise."""
+        fields = {"ports": (PORT,), **fields}
         return self.add(CoreFact(signal=signal, **fields), Trust.KERNEL)  # type: ignore[arg-type]
 
     def stack(

@@ -78,7 +78,7 @@ def test_a_kernel_line_that_a_client_printed_ends_nothing() -> None:
 
 def test_a_kernel_line_about_another_thread_proves_no_d1() -> None:
     def case(tid: int) -> Maker:
-        maker = Maker().log(*WOKEN).kernel("gpf", mono=100.0, tid=tid).core(crashed_tid=7)
+        maker = Maker().log(*WOKEN).dated(99.99).kernel("gpf", mono=100.0, tid=tid).core(crashed_tid=7)
         return maker.stack(STALE).loop("awake", sleeping=False, last_ms=99_999)
 
     assert verdict(case(7)).confidence == "proven"
@@ -103,7 +103,7 @@ def test_a_log_that_ends_asleep_beside_an_awake_loop_may_be_another_servers() ->
     bare = Maker().log(*SLEPT).core().stack(STALE).loop("awake", sleeping=False, last_ms=99_999)
     dated = Maker().log(*SLEPT).kernel("gpf", mono=100.0).core().stack(STALE)
     assert verdict(bare).confidence == "weak"
-    assert verdict(dated.loop("awake", sleeping=False, last_ms=99_999)).confidence == "proven"
+    assert verdict(dated.loop("awake", sleeping=False, last_ms=99_999)).confidence == "strong"
 
 
 def test_a_core_with_d1s_mark_and_no_log_names_what_would_decide() -> None:

@@ -134,7 +134,7 @@ def test_a_kernel_line_right_after_going_to_sleep_is_a_weak_suspicion(shape: str
 def d1(
     handler: str = COUNT_AFFECTED, log: tuple[str, ...] = WOKEN, loop: str = "awake", **flags: object
 ) -> Maker:
-    maker = Maker().log(*log).kernel("gpf", mono=4646.603480, object="xllamacpp.abi3.so").core()
+    maker = Maker().log(*log).dated(4646.59).kernel("gpf", mono=4646.603480).core()
     return maker.stack((*TOKENIZE, handler, *HTTP)).loop(loop, **flags)  # type: ignore[arg-type]
 
 

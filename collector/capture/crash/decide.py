@@ -14,6 +14,42 @@ from collector.capture.crash.proc import Process
 DELETED = " (deleted)"
 _UNIFIED = ("llama", "llama-app")  # one program of many verbs
 _SERVING = (b"serve", b"server")
+# What builds and packages add to the program's name; numbers behind them (cuda12) do not count.
+_VARIANTS = (
+    *("cpu", "gpu", "cuda", "hip", "rocm", "vulkan", "sycl", "metal", "opencl", "musa", "cann", "openvino"),
+    *(
+        "openblas",
+        "blas",
+        "rpc",
+        "avx",
+        "sse",
+        "noavx",
+        "native",
+        "static",
+        "shared",
+        "x",
+        "amd",
+        "arm",
+        "aarch",
+    ),
+    *(
+        "debug",
+        "release",
+        "asan",
+        "tsan",
+        "ubsan",
+        "real",
+        "orig",
+        "bin",
+        "exe",
+        "wrapped",
+        "linux",
+        "ubuntu",
+    ),
+    *("new", "old", "prev", "bak", "backup", "next", "test", "dev", "main", "master", "stable", "latest"),
+    *("nightly", "patched", "fixed", "stock"),
+)
+_COMMIT_CHARS = 7  # of a shortened commit
 _OLD_PROGRAM = "server"  # its name until June 2024: only beside llama.cpp's own libraries
 # Texts of the server's code that every build since 2023 has, in pairs: one alone may stand in a quotation.
 _TEXTS = (b"update_slots", b"all slots are idle")
@@ -36,7 +72,7 @@ def server_mark(process: Process, names: tuple[str, ...] = ()) -> str | None:
     for file in sorted(mapped):
         if names_library(file) or file in names:
             return f"mapped {file}"
-    if name == _OLD_PROGRAM and any(_names_part(file) for file in mapped):
+    if (name == _OLD_PROGRAM or _spoken(name)) and any(_names_part(file) for file in mapped):
         return f"program {name} with llama.cpp's libraries"
     if name in _UNIFIED and process.read("cmdline", 4096).split(b"\0")[1:2] in [[verb] for verb in _SERVING]:
         return f"program {name} told to serve"
@@ -44,7 +80,27 @@ def server_mark(process: Process, names: tuple[str, ...] = ()) -> str | None:
 
 
 def _names_server(name: str) -> bool:
+    """The server's name alone, or with what builds and packages put behind it: llama-server-exporter is
+    another program, whose core somebody else waits for."""
+    words = _words(name)
+    words = words[1:] if words[:1] == ["ollama"] else words  # ollama_llama_server
+    named = 1 if words[:1] == ["llamaserver"] else 2 if words[:2] == ["llama", "server"] else 0
+    return named > 0 and all(_is_variant(word) for word in words[named:])
+
+
+def _spoken(name: str) -> bool:
     return any(f"llama{joint}server" in name for joint in ("-", "_", ".", ""))
+
+
+def _words(name: str) -> list[str]:
+    parts = name.lower().replace("_", "-").replace(".", "-").replace("+", "-").split("-")
+    return [part for part in parts if part]
+
+
+def _is_variant(word: str) -> bool:
+    number = word.lstrip("bvr")  # b11138, v2
+    commit = len(word) >= _COMMIT_CHARS and all(letter in "0123456789abcdef" for letter in word)
+    return word.rstrip("0123456789") in _VARIANTS or number.isdigit() or commit
 
 
 def names_library(name: str) -> bool:

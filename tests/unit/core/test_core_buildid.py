@@ -84,6 +84,7 @@ def test_core_and_file_match_mismatch_or_cannot_be_compared(tmp_path: Path) -> N
         (("/opt/main", "/opt/libllama.so", "/opt/libllama-server-impl.so"), 2),
         (("/opt/wrapper", "/opt/libllama.so"), 1),
         (("/usr/bin/python3.11", "/lib/libc.so.6"), None),
+        (("/usr/bin/python3.11", "/opt/xllamacpp.abi3.so (deleted)"), 1),  # replaced by an update
         (("/home/llama-server/bin/other",), None),  # a folder's name says nothing
     ],
 )

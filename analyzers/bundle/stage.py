@@ -45,7 +45,7 @@ class Stage:
 
     def _take(self, name: str, file: BinaryIO, what: Look) -> None:
         if what.form == "core" and not self._include_memory:
-            self._gap(name, _WITHOUT_MEMORY, "--include-memory")
+            self._gap(name, _WITHOUT_MEMORY, "collect --with-core, or capture bundle --include-private")
         elif what.form == "binary" and self._redactor is not None:
             self._gap(name, _WITHOUT_BINARY, "--include-private")
         else:

@@ -48,6 +48,9 @@ _COMPOSE = re.compile(r"(?P<name>[A-Za-z0-9][\w.@-]{0,100}) *\| ?")
 _KUBECTL = re.compile(r"\[pod/(?P<name>[\w.-]{1,253}/[\w.-]{1,253})\] ")
 _ISO_PARTS = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z| UTC|[+-]\d\d:?\d\d)")
 _STAMP = re.compile(rf"(?P<stamp>{_ISO}) (?:(?:stdout|stderr) [FP] )?")
+_CLOCK = re.compile(
+    r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}  (?=\S)"
+)  # `reference run`: two blanks, no day
 _PORT = re.compile(r"\[ *(?P<port>\d{1,5})\] ?")
 _JSON_FILE = re.compile(r'\{ ?"log" ?: ?"')  # blanks: written again by a program, as jq -c or json.dumps do
 _ELAPSED = re.compile(r"\d{1,9}\.\d\d\.\d{3}\.\d{3}(?: |$)")
@@ -55,7 +58,8 @@ _ELAPSED = re.compile(r"\d{1,9}\.\d\d\.\d{3}\.\d{3}(?: |$)")
 
 @dataclass(frozen=True)
 class Prefix:
-    """The wrappers of one line. ``form``: syslog | dmesg | compose | kubectl | stamped | docker-json | None.
+    """The wrappers of one line. ``form``: syslog | dmesg | compose | kubectl | stamped | docker-json | clock |
+    None.
 
     ``wall`` is Unix seconds (only from stamps with a year and a zone), ``mono`` seconds since boot.
     """
@@ -153,12 +157,17 @@ def _docker_json(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     return replace(prefix, form="docker-json", wall=wall), str(row["log"]).rstrip("\r\n")
 
 
+def _clock(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
+    match = _CLOCK.match(text) if prefix.form is None else None
+    return None if match is None else (replace(prefix, form="clock"), text[match.end() :])
+
+
 def _port(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     match = _PORT.match(text) if prefix.port is None else None
     return None if match is None else (replace(prefix, port=match["port"]), text[match.end() :])
 
 
-_LAYERS = (_compose, _kubectl, _dmesg_iso, _syslog, _dmesg, _stamped, _docker_json, _port)
+_LAYERS = (_compose, _kubectl, _dmesg_iso, _syslog, _dmesg, _stamped, _docker_json, _clock, _port)
 
 
 def loads(text: str) -> dict[str, object] | None:

@@ -284,3 +284,12 @@ def test_docker_json_written_again_by_a_program_is_unwrapped_alike(separators: t
     row = {"log": said + "\n", "stream": "stderr", "time": "2026-12-02T08:00:00Z"}
     prefix, text = strip(json.dumps(row, separators=separators))
     assert (prefix.form, text) == ("docker-json", said)
+
+
+def test_reference_runs_own_clock_is_a_wrapper() -> None:
+    lines = [f"20:15:0{second}.123  0.01.284.00{second} I {ENTER}" for second in range(5)]
+    assert form_of(lines) == "clock"
+    assert event_of(lines[0], "clock") == "enter-sleep"
+    prefix, body = strip(lines[0])
+    assert (prefix.wall, body) == (None, f"0.01.284.000 I {ENTER}")
+    assert strip(f"20:15:00.123 {ENTER}")[0].form is None  # one blank: a client's word as likely

@@ -164,6 +164,12 @@ def _is_ours(item: Evidence) -> bool:
     return HOSTS.search(name) is not None and SHARED.search(object_) is not None
 
 
+def server_fault(item: Evidence) -> int | None:
+    """The thread of a fatal fault that is a server's by its name or object; None for everything else."""
+    fact = named_in(item, FATAL_SHAPES)
+    return fact.tid if fact is not None and _is_ours(item) else None
+
+
 def _may_be_ours(item: Evidence) -> bool:
     """A thread may carry any name and fault in anybody's library, but not in another program's own code."""
     fact = named_in(item)

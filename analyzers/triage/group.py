@@ -31,7 +31,7 @@ WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
 def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     """The incidents in the order of their anchors, and the gaps that belong to none."""
     loose = [gap for material in materials for gap in _not_believed(material)]
-    if len(materials) > 1:
+    if len(materials) > 1 or _only_the_kernel(materials):
         from analyzers.triage.joining import deaths  # the relations of several: not for one core
 
         several = deaths([_believed(material) for material in materials])
@@ -48,6 +48,12 @@ def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
         loose += material.gaps
         _spread(material, incidents, loose)
     return [_closed(item) for item in incidents], loose
+
+
+def _only_the_kernel(materials: Sequence[Material]) -> bool:
+    """A kernel log alone, which may tell of several deaths."""
+    told = [item for material in materials for item in material.evidence]
+    return bool(told) and all(item.kind == KernelFact.KIND for item in told)
 
 
 def _each_core_once(anchors: list[Material]) -> tuple[list[Material], list[Gap]]:

@@ -41,6 +41,8 @@ def same_death(one: Open, other: Open) -> Same:
         return Same.NO if _other_host(one, other) else Same.YES
     if _same_threads(one, other):
         return Same.YES
+    if _other_threads(one, other):
+        return Same.NO
     return _by_lines(one.lives, other.lives)
 
 
@@ -64,6 +66,24 @@ def _same_threads(one: Open, other: Open) -> bool:
     if not one.threads & other.threads:
         return False
     return not (one.counts_apart or other.counts_apart) or bool(_crashed_at(one) & _crashed_at(other))
+
+
+def _other_threads(one: Open, other: Open) -> bool:
+    """Two deaths of which the kernel alone tells, by the threads that faulted in programs mapped elsewhere.
+
+    Two threads of one process may fault at once: their object stands at one place of its memory.
+    """
+    mine, theirs = _mapped(one), _mapped(other)
+    return bool(mine and theirs) and not (mine & theirs and near(one, other, NEAR_S))
+
+
+def _mapped(incident: Open) -> set[tuple[str | None, int | None]]:
+    """(object, where it begins) of each fault; empty where anything else tells of the incident."""
+    faults = [named_in(item) for item in incident.evidence]
+    told = [fact for fact in faults if fact is not None and fact.ip is not None]
+    if len(told) < len(faults):
+        return set()
+    return {(fact.object, (fact.ip or 0) - (fact.object_offset or 0)) for fact in told}
 
 
 def _crashed_at(incident: Open) -> set[tuple[int, int]]:

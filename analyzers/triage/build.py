@@ -185,6 +185,13 @@ def _steps(finding: Finding, case: Case) -> list[Advice]:
         deployment = deployment_of(case)
         rows = defect.advice if deployment is None else defect.advice_for(deployment)
         return [Advice(text=step.text, command=step.command) for step in rows]
+    suspect = known_defects().defect(finding.suspect) if finding.suspect else None
+    if (
+        suspect is not None
+    ):  # nothing to search for upstream: its own first step helps whether it was that or not
+        return [
+            Advice(text=f"If it was {suspect.id}: {s.text}", command=s.command) for s in suspect.advice[:2]
+        ]
     page = load_catalogue().explain(f"class:{finding.class_}")
     sections = page.sections if page else ()
     # what to collect next time is for the page: what this verdict lacks stands in the report's gaps

@@ -30,6 +30,9 @@ class Finding:
     reasons: tuple[str, ...] = ()
     witnesses: tuple[str, ...] = ()
     asks: tuple[Ask, ...] = ()
+    suspect: str | None = (
+        None  # the defect that fits but for one piece of evidence: its advice is worth reading
+    )
 
 
 def at_most(confidence: str, limit: str) -> str:

@@ -10,6 +10,7 @@ from analyzers.verdict.ending import HOST_SHAPES, STOP_SIGNALS, Ending
 from analyzers.verdict.finding import Ask, Finding
 from analyzers.verdict.own import sleep_off
 from analyzers.verdict.sleep import SleepStory
+from analyzers.verdict.stale import FITS_D1, fits_stale
 
 SIGSEGV, SIGBUS = int(signal.SIGSEGV), int(signal.SIGBUS)
 SIGKILL, SIGABRT = int(signal.SIGKILL), int(signal.SIGABRT)
@@ -193,6 +194,9 @@ def simple_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | Non
     asks = [] if crash else [CORE_ASK]
     asks += [] if case.log else [LOG_ASK]
     reasons = [f"the process ended by {signal.Signals(ending.signal).name}"]
+    suspect = "D1" if class_ == "SEGV" and fits_stale(case, story) else None
+    if suspect:
+        summary = FITS_D1
     if class_ == "SEGV":
         reasons.append(_not_sleep(case, story))
     return Finding(
@@ -205,6 +209,7 @@ def simple_fault(case: Case, ending: Ending, story: SleepStory) -> Finding | Non
         reasons=tuple(reasons),
         witnesses=(*ending.witnesses, *((crash.id,) if crash else ())),
         asks=tuple(asks),
+        suspect=suspect,
     )
 
 

@@ -9,6 +9,7 @@ from analyzers.verdict.case import Case
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Ask, Finding, at_most
 from analyzers.verdict.memory import SIGABRT, by_trust, memory_fault, witnesses
+from analyzers.verdict.own import sleep_off
 from analyzers.verdict.reading import StackReading
 from analyzers.verdict.sleep import SleepStory
 from analyzers.verdict.tied import OTHER, SAME, loose, tasks_untold, wake_moment
@@ -17,6 +18,9 @@ from analyzers.verdict.tied import OTHER, SAME, loose, tasks_untold, wake_moment
 # a long prompt. The kernel's stamp and CLOCK_MONOTONIC may drift apart by a few ms on a young host.
 WAKE_TO_FAULT_MS = 2_000
 CLOCK_SKEW_MS = 50
+FITS_D1 = (
+    "A token count died reading the model. It fits D1; nothing here tells whether it had woken the server."
+)
 GONE = ("unloading", "asleep", "waking", "stopping")
 WITHOUT_D1 = ("fixed", "absent")
 FATAL_SHAPES = ("segfault", "gpf")
@@ -188,3 +192,10 @@ def _fault_stamps(case: Case) -> list[float]:
         and seen.fact.shape in FATAL_SHAPES
         and (tid is None or seen.fact.tid is None or seen.fact.tid == tid)
     ]
+
+
+def fits_stale(case: Case, story: SleepStory) -> bool:
+    """All of D1 but a sign of sleep, and nothing that excludes one."""
+    crash = case.crash
+    told = crash is not None and crash.reads_model_under_handler and crash.stale_signature is True
+    return told and not story.slept and sleep_off(case) is None and not (crash and crash.regex)

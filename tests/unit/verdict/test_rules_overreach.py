@@ -110,6 +110,7 @@ def test_a_core_with_d1s_mark_and_no_log_names_what_would_decide() -> None:
     found = verdict(Maker().core().stack(STALE).loop("awake", sleeping=False))
     assert (found.class_, found.defect, found.confidence) == ("SEGV", None, "weak")
     assert any("fits D1" in reason for reason in found.reasons)
+    assert (found.suspect, "fits D1" in found.summary) == ("D1", True)
     assert [ask.what for ask in found.asks] == [LOG_ASK.what]
 
 

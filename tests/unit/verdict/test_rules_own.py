@@ -40,6 +40,7 @@ def test_sleep_lines_of_a_process_that_never_sleeps_blame_nothing(trust: Trust, 
     assert (found.class_, found.defect, found.cause, found.confidence) == ("SEGV", None, "unknown", "weak")
     assert "started with sleep off" in "\n".join(found.reasons)
     assert "whose the sleep lines in the log are" in asked(found)
+    assert found.suspect is None
 
 
 @pytest.mark.parametrize("idle", [None, 1, 300])

@@ -58,8 +58,9 @@ _ELAPSED = re.compile(r"\d{1,9}\.\d\d\.\d{3}\.\d{3}(?: |$)")
 
 @dataclass(frozen=True)
 class Prefix:
-    """The wrappers of one line. ``form``: syslog | dmesg | compose | kubectl | stamped | docker-json | clock |
-    None.
+    """The wrappers of one line.
+
+    ``form``: syslog | dmesg | compose | kubectl | stamped | docker-json | clock | None.
 
     ``wall`` is Unix seconds (only from stamps with a year and a zone), ``mono`` seconds since boot.
     """

@@ -116,9 +116,12 @@ def adopt(
     store: options.Store = None, prefix: options.Prefix = PREFIX, dry_run: options.DryRun = False
 ) -> int:
     """Finish what handlers left unfinished, slim full cores, throw away by age, count and size."""
+    from collector.capture.crash.settings import read_settings
     from collector.capture.tidying import tidy
 
-    for line in tidy(_store(store, prefix), Layout(prefix).retention, dry_run=dry_run):
+    since, names = _installed_at(prefix), read_settings(str(prefix)).names
+    lines = tidy(_store(store, prefix), Layout(prefix).retention, dry_run=dry_run, since=since, names=names)
+    for line in lines:
         _say(line)
     return EXIT_OK
 
@@ -182,11 +185,21 @@ def _store(asked: Path | None, prefix: Path) -> Path:
     """The named one, else the installation's, else the default."""
     if asked is not None:
         return asked
-    try:
-        found = state.load(Layout(prefix).state)
-    except UserError:
-        found = None
+    found = _state(prefix)
     return Path(found.store if found is not None else STORE)
+
+
+def _installed_at(prefix: Path) -> float:
+    """Unix seconds; 0 where nothing is installed."""
+    found = _state(prefix)
+    return found.at if found is not None else 0.0
+
+
+def _state(prefix: Path) -> state.State | None:
+    try:
+        return state.load(Layout(prefix).state)
+    except UserError:
+        return None
 
 
 def _reserve(prefix: Path) -> int:

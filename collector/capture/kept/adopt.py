@@ -20,6 +20,8 @@ from collector.capture.setup.safe import sync_folder
 
 KILLED = "the handler was killed"
 YOUNG_SECONDS = 5.0  # between the folder and the descriptor that holds it open lie microseconds
+HELD = "its handler is at work"
+YOUNG = f"changed in the last {YOUNG_SECONDS:.0f} s, its handler may be at work; run adopt again"
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,19 @@ def adopt(store: Path, now: float | None = None) -> Iterator[Adopted]:
 
 def unfinished(store: Path, now: float | None = None) -> list[Path]:
     """Partial folders that no handler has open."""
+    return [folder for folder, why in looked_at(store, now) if why is None]
+
+
+def looked_at(store: Path, now: float | None = None) -> list[tuple[Path, str | None]]:
+    """Partial folders, each with why it is left alone; None: nobody works on it any more."""
     busy, now = held_folders(), time.time() if now is None else now
-    found = []
+    found: list[tuple[Path, str | None]] = []
     for folder in partials(store):
+        if folder.name.startswith(DOOMED):
+            continue
         looked = folder.stat()
-        held = (looked.st_dev, looked.st_ino) in busy or now - looked.st_mtime < YOUNG_SECONDS
-        if not held and not folder.name.startswith(DOOMED):
-            found.append(folder)
+        held = HELD if (looked.st_dev, looked.st_ino) in busy else None
+        found.append((folder, held or (YOUNG if now - looked.st_mtime < YOUNG_SECONDS else None)))
     return found
 
 

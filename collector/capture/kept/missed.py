@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,6 +21,10 @@ LEAST_KEPT = 1000  # lines of the file; a crash loop fills the kernel's ring wit
 _LIMIT = re.compile(r"(?:^|\b)(?:coredump: |Pid )(\d{1,10})\((.{0,64}?)\):? over core_pipe_limit")
 # "coredump: 4711(llama-server): connection to socket failed …" where nobody listens
 _SOCKET = re.compile(r"(?:^|\b)coredump: (\d{1,10})\((.{0,64}?)\): .{0,40}socket.{0,80}")
+# The kernel tells a crashing thread's name and nothing else: a server's program, Python that hosts one, and
+# the names that llama-server's and Python's own threads have.
+_LIKELY = ("llama", "server", "python", "http", "pt_main_thread")
+_COMM = 15  # characters of a name that the kernel keeps
 LIMIT, SOCKET = "over core_pipe_limit", "the coredump socket was not there"
 
 
@@ -61,12 +65,22 @@ def known(store: Path) -> list[Missed]:
     return found
 
 
-def keep_missed(store: Path) -> list[Missed]:
-    """Add what the kernel's ring says now; gives the new ones. Raises OSError."""
+def is_likely(comm: str, names: Sequence[str] = ()) -> bool:
+    """Whether a thread of this name may be a server's; ``names``: further programs that are servers."""
+    return any(part in comm.lower() for part in _LIKELY) or comm in [name[:_COMM] for name in names]
+
+
+def keep_missed(store: Path, since: float = 0.0, names: Sequence[str] = ()) -> list[Missed]:
+    """Add what the kernel's ring says now; gives the new ones. Raises OSError.
+
+    ``since``: Unix seconds of the installation; a crash before it, or of a program that is none of ours, was
+    never to be captured.
+    """
     before = known(store)
     seen = {(one.boot_id, one.pid, one.mono) for one in before}
     told = in_lines(read_kernel_lines(0.0).lines, boot_id() or "", time.time() - time.monotonic())
-    fresh = [one for one in told if (one.boot_id, one.pid, one.mono) not in seen]
+    ours = (one for one in told if one.wall >= since and is_likely(one.comm, names))
+    fresh = [one for one in ours if (one.boot_id, one.pid, one.mono) not in seen]
     if fresh:
         rows = [json.dumps(asdict(one)) for one in (*before, *fresh)][-LEAST_KEPT:]
         write_synced(store / FILE, "\n".join(rows) + "\n", 0o600)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from capture_cores import BOOT, breadcrumb, core_bytes_written, partial_made, settle
@@ -142,14 +143,36 @@ def test_crashes_over_the_limit_are_evidence_from_the_kernel_s_own_lines(
     # WHEN the ring is read twice, they are kept once
     monkeypatch.setattr(missed, "read_kernel_lines", lambda since: KernelRead(LINES))
     monkeypatch.setattr(missed, "boot_id", lambda: BOOT)
-    assert len(keep_missed(tmp_path)) == 2
+    clock = SimpleNamespace(time=lambda: 1000.0, monotonic=lambda: 0.0)
+    monkeypatch.setattr("collector.capture.kept.missed.time", clock)
+    assert len(keep_missed(tmp_path)) == 1
     assert keep_missed(tmp_path) == []
+    assert [one.pid for one in keep_missed(tmp_path, names=("py?thon",))] == [4712]
     assert [one.pid for one in known(tmp_path)] == [4711, 4712]
     assert "no capture: over core_pipe_limit" in table(tmp_path)
     # AND a damaged line costs itself only
     with (tmp_path / missed.FILE).open("a") as file:
         file.write('{"pid": \n[]\n')
     assert len(known(tmp_path)) == 2
+
+
+def test_crashes_before_the_installation_and_of_other_programs_were_never_to_be_captured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = KernelLine(12.0, "coredump: 4714(sh): over core_pipe_limit, skipping core dump")
+    hosted = KernelLine(12.0, "coredump: 4715(python3.11): over core_pipe_limit, skipping core dump")
+    monkeypatch.setattr(missed, "read_kernel_lines", lambda since: KernelRead((*LINES, shell, hosted)))
+    monkeypatch.setattr(missed, "boot_id", lambda: BOOT)
+    clock = SimpleNamespace(time=lambda: 1000.0, monotonic=lambda: 0.0)
+    monkeypatch.setattr("collector.capture.kept.missed.time", clock)
+    assert [one.pid for one in keep_missed(tmp_path, since=1011.0)] == [4715]
+
+
+def test_a_young_folder_is_left_alone_and_named(tmp_path: Path) -> None:
+    partial_made(tmp_path, NAME, breadcrumb(), age=0.0)
+    [line] = [line for line in tidy(tmp_path, tmp_path / "none") if NAME in line]
+    assert line.startswith(f"left alone .partial-{NAME}: changed in the last 5 s")
+    assert list(tmp_path.glob(".partial-*"))
 
 
 def test_the_table_shows_no_control_characters(tmp_path: Path) -> None:

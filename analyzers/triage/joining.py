@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from analyzers.contracts.evidence import Evidence, Incarnation, Trust
+from analyzers.contracts.evidence import Evidence, Trust
 from analyzers.contracts.facts import ExitFact, KernelFact, StackFact, fact_of
 from analyzers.contracts.report import Gap, Process
 from analyzers.contracts.watched import HostFact
 from analyzers.triage.clocks import wall_steps
-from analyzers.triage.faults import named_in, server_fault
+from analyzers.triage.faults import named_in
 from analyzers.triage.lives import CLOCKS, Life, follows
 from analyzers.triage.material import Material
 from analyzers.triage.readers.deaths import OneOfSeveral, only_death, several
@@ -31,7 +31,7 @@ from analyzers.triage.relations import (
     same_death,
     same_life,
 )
-from analyzers.triage.subjects import Open, dying_lives, ends_of, opened
+from analyzers.triage.subjects import Open, dying_lives, ends_of, opened, told_by_the_kernel
 from analyzers.triage.ties import by_word, folder_of, nameless
 from analyzers.verdict.ending import HOST_SHAPES
 
@@ -47,7 +47,7 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
     parts = [part for material in materials for part in _split(material)]
     found: list[Open] = []
     loose: list[Material] = []
-    seeds = list(_seeds(parts)) or _by_the_kernel(parts)
+    seeds = list(_seeds(parts)) or told_by_the_kernel(parts)
     torn = _torn(seeds)
     for seed in sorted(seeds, key=lambda one: (one.core is None, id(one) in torn, one.who.pid is None)):
         answers = [(one, same_death(seed, one)) for one in found if may_be_one(seed, one)]
@@ -155,20 +155,6 @@ def _by_its_supervisor(material: Material) -> Iterator[Open]:
     if found is not None:
         life, items = found
         yield Open(who=life.who, evidence=items, lives=[life], process=_process(material, life.pid))
-
-
-def _by_the_kernel(parts: Sequence[Material]) -> list[Open]:
-    """Several deaths of which the kernel alone tells. Beside a log they may be anybody's, and stay a gap."""
-    if any(part.lives or part.process.pid is not None for part in parts):
-        return []
-    deaths: dict[tuple[str | None, int], list[Evidence]] = defaultdict(list)
-    for item in (item for part in parts for item in part.evidence):
-        if item.trust is not Trust.CLIENT and (tid := server_fault(item)) is not None:
-            deaths[item.incarnation.boot_id, tid].append(item)
-    return [
-        Open(who=Incarnation(boot_id=items[0].incarnation.boot_id), tids=frozenset({tid}), evidence=items)
-        for (_, tid), items in deaths.items()
-    ]
 
 
 def _of_text(material: Material) -> Iterator[Open]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, StackFact, 
 from analyzers.contracts.report import Gap, Process
 from analyzers.contracts.watched import HostFact
 from analyzers.triage.dying import deaths_in
-from analyzers.triage.faults import foreign_record, named_in
+from analyzers.triage.faults import foreign_record, named_in, server_fault
 from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.material import CoreWork, Material
 
@@ -120,3 +121,17 @@ def ends_of(evidence: Sequence[Evidence]) -> list[Evidence]:
 def _last_words(item: Evidence) -> bool:
     fact = fact_of(item, AbortFact)
     return fact is not None and fact.shape in LAST_WORDS and item.trust is not Trust.CLIENT
+
+
+def told_by_the_kernel(parts: Sequence[Material]) -> list[Open]:
+    """Several deaths of which the kernel alone tells. Beside a log they may be anybody's, and stay a gap."""
+    if any(part.lives or part.process.pid is not None for part in parts):
+        return []
+    deaths: dict[tuple[str | None, int], list[Evidence]] = defaultdict(list)
+    for item in (item for part in parts for item in part.evidence):
+        if item.trust is not Trust.CLIENT and (tid := server_fault(item)) is not None:
+            deaths[item.incarnation.boot_id, tid].append(item)
+    return [
+        Open(who=Incarnation(boot_id=items[0].incarnation.boot_id), tids=frozenset({tid}), evidence=items)
+        for (_, tid), items in deaths.items()
+    ]

@@ -9,20 +9,20 @@ from typing import Annotated
 import typer
 
 from analyzers.cli.output import printing
-from analyzers.errors import EXIT_OK, UserError
+from analyzers.errors import EXIT_FAILED, EXIT_OK, UserError
 from analyzers.symbols.cache import DEBUG, PROGRAM, Cache, default_root
 from collector.symbols.client import Outcome, checked_url, fetch
 from collector.symbols.wanted import build_ids
 
 URLS = "DEBUGINFOD_URLS"
 EXIT_NOTHING = 3  # every server was asked and none has any of it
-GOT = ("fetched", "cached")
+GOT, FAILED = ("fetched", "cached"), "failed"
 SAID = {
     "fetched": "fetched",
     "cached": "in the cache already",
     "missing": "not there",
     "known-missing": "not there when it was asked within the last day (--again asks again)",
-    "failed": "failed",
+    FAILED: "failed",
 }
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -47,13 +47,21 @@ def run(
     """Fetch program and debug files by build-id. Sends build-ids to the servers named, and nothing else.
 
     Every file is bounded and kept only when its own build-id is the one asked for; `triage` then finds it.
-    Exit status: 0 something is there now, 3 no server has any of it, 2 the request cannot be used.
+    Exit status: 0 something is there now, 3 no server has any of it, 1 nothing came and a server did not
+    answer, 2 the request cannot be used.
     """
     servers = servers_of(url or [], os.environ.get(URLS, ""))
     wanted = [one for thing in things for one in _of(thing, every)]
     cache = Cache(default_root())
     outcomes = [one for build_id in dict.fromkeys(wanted) for one in fetched(build_id, servers, cache, again)]
-    return EXIT_OK if any(one.state in GOT for one in outcomes) else EXIT_NOTHING
+    return status_of(outcomes)
+
+
+def status_of(outcomes: Sequence[Outcome]) -> int:
+    """A server that did not answer may have it: then nothing is known to be missing."""
+    if any(one.state in GOT for one in outcomes):
+        return EXIT_OK
+    return EXIT_FAILED if any(one.state == FAILED for one in outcomes) else EXIT_NOTHING
 
 
 def _of(thing: str, every: bool) -> list[str]:

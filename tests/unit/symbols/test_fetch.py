@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -200,3 +201,20 @@ def test_the_verb_fetches_both_files_and_says_so(
     server.answer = body(b"", 404)
     again = CliRunner().invoke(app, ["fetch", "ab" * 20, "--url", server.url], standalone_mode=False)
     assert (again.return_value, again.output.count("not there")) == (3, 2)
+
+
+def test_a_server_that_is_down_is_no_word_on_what_it_has(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    server.answer = body(b"", 404)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        down = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        for urls in ([down], [server.url, down]):
+            words = [word for url in urls for word in ("--url", url)]
+            done = CliRunner().invoke(app, ["fetch", ID, *words], standalone_mode=False)
+            assert done.return_value == 1, done.output
+    server.answer = body(ElfBuilder().bytes())
+    done = CliRunner().invoke(app, ["fetch", ID, "--again", "--url", server.url], standalone_mode=False)
+    assert done.return_value == 0

@@ -10,6 +10,7 @@ from typing import Any
 from analyzers.contracts.evidence import Incarnation, Trust
 from analyzers.contracts.facts import ExitFact, to_evidence
 from collector.capture.kept.captures import Capture, read_json
+from collector.capture.kept.descriptors import files_without_names
 from collector.gather.dead import gather_death
 from collector.gather.deaths import Death, Places
 from collector.gather.haul import Haul
@@ -19,8 +20,9 @@ from collector.gather.tools import read_text
 # Below context/ in the bundle: for people, redacted like every text.
 FOR_PEOPLE = (
     *("maps", "smaps_rollup", "status", "limits", "cgroup", "mountinfo", "coredump_filter", "oom_score_adj"),
-    *("io", "threads.json", "sockets.json", "descriptors.json", "settings.json"),
+    *("io", "threads.json", "sockets.json", "settings.json"),
 )
+DESCRIPTORS = "descriptors.json"
 _MOST = 16 << 20
 
 
@@ -34,6 +36,9 @@ def bundle_of(capture: Capture, places: Places, folder: Path, *, private: bool =
     _settings(haul, capture, who)
     for name in FOR_PEOPLE:
         haul.context(name, read_text(capture.path / name, _MOST))
+    haul.context(
+        DESCRIPTORS, (read_text if private else files_without_names)(capture.path / DESCRIPTORS, _MOST)
+    )
     haul.context("capture.json", read_text(capture.path / "capture.json", _MOST))
     for gap in _gaps(capture):
         haul.gap(f"in the capture: {gap.get('part')}", str(gap.get("why")))

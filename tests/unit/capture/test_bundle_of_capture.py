@@ -97,6 +97,26 @@ def test_gaps_of_the_capture_are_the_bundle_s(store: Path, nothing: Path, tmp_pa
     assert ("in the capture: sockets", "no time was left") in [(gap.what, gap.why) for gap in haul.gaps]
 
 
+def test_a_user_s_open_files_lose_their_names(store: Path, nothing: Path, tmp_path: Path) -> None:
+    targets = [
+        "socket:[1]",
+        "/dev/null",
+        "/srv/m/tiny.gguf",
+        "/var/log/llama/server.log",
+        "/srv/payroll/may.csv",
+    ]
+    targets += ["/srv/payroll/secret plan (deleted)", "/srv/lib/libggml.so.0"]
+    rows = [{"fd": number, "target": target} for number, target in enumerate(targets)]
+    (store / NAME / "descriptors.json").write_text(json.dumps([*rows, "x", {"fd": 9}]))
+    told = []
+    for private in (False, True):
+        target = tmp_path / f"b{private}"
+        list(write(store, NAME, target, nothing, private=private, force=False))
+        told.append(json.loads((target / "context" / "descriptors.json").read_text()))
+    assert [row["target"] for row in told[0]] == [*targets[:4], "a file.csv", "a file (deleted)", targets[6]]
+    assert told[1][4]["target"] == "/srv/payroll/may.csv"
+
+
 def test_copies_of_files_that_were_gone_are_handed_on(store: Path) -> None:
     (store / NAME / "exe").write_bytes(b"\x7fELF")
     death = death_of(captures(store)[0])

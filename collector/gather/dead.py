@@ -11,12 +11,12 @@ from analyzers.contracts.facts import StackFact, fact_of
 from analyzers.contracts.report import Process
 from analyzers.errors import UserError
 from analyzers.logs.entries import Entry
-from analyzers.logs.kernel import parse_kernel_body
 from analyzers.privacy.redact import Redactor
 from collector.gather import logs, machine, units
 from collector.gather.deaths import SESSIONS, Death, Places
 from collector.gather.haul import Haul
 from collector.gather.journal import Journal
+from collector.gather.kernellines import of_server_or_machine
 from collector.gather.settings import add_preset, missing_settings, settings_evidence
 from collector.gather.slim import core_file, slim_or_gap
 from collector.sources.kernel import as_dmesg, read_kernel_lines
@@ -153,7 +153,7 @@ def _kernel(haul: Haul, places: Places, death: Death) -> None:
 def add_kernel_ring(
     haul: Haul, places: Places, wall: float, boot: str | None = None, tids: frozenset[int] | None = None
 ) -> None:
-    """Lines of the kernel's ring around a moment of this boot; with ``tids``, no faults of other threads."""
+    """Lines of the kernel's ring around a moment of this boot; with ``tids``, none of other processes."""
     here = (boot_id() or "").replace("-", "")
     if not places.kernel or (boot is not None and boot != here):
         haul.gap(
@@ -165,15 +165,9 @@ def add_kernel_ring(
     haul.missed(read.gaps)
     lines = [line for line in read.lines if line.mono + offset <= wall + AFTER_DEATH]
     if tids is not None:
-        lines = [line for line in lines if not _of_others(line.text, tids)]
+        lines = list(of_server_or_machine(lines, tids))
     if lines:
         haul.add("kernel.txt", as_dmesg(tuple(lines)).encode(), "kernel-log")
-
-
-def _of_others(text: str, tids: frozenset[int]) -> bool:
-    """A line about another process's end says nothing of a server that lives."""
-    fact = parse_kernel_body(text)
-    return fact is not None and fact.tid is not None and fact.tid not in tids
 
 
 def _settings(haul: Haul, death: Death, unit: units.Unit | None) -> None:

@@ -66,7 +66,7 @@ def locate_core(
     if settings.limit == 0:
         return CoreSearch(None, "the process's core limit is 0; raise it with ulimit -c unlimited")
     if pattern.startswith("|"):
-        return _piped(pid, pattern, settings, since)
+        return _passed_on(pid, cwd, since) or _piped(pid, pattern, settings, since)
     if pattern.startswith("@"):
         return CoreSearch(None, f"cores go to the socket {pattern.lstrip('@')}; its server has it")
     if not pattern and not settings.uses_pid:
@@ -90,6 +90,13 @@ def file_glob(pattern: str, pid: int, uses_pid: bool) -> str:
     parts = re.split(r"(%.|%$)", pattern)
     text = "".join(_FIELD.sub(expand, part) if part.startswith("%") else escape(part) for part in parts)
     return text if pid_named or not uses_pid else f"{text}.{pid}"
+
+
+def _passed_on(pid: int, cwd: Path, since: float) -> CoreSearch | None:
+    """What a handler that does not keep the core itself leaves where the kernel would have."""
+    names = [cwd / name for name in ("core", f"core.{pid}")]
+    found = _newest((path for path in names if _is_core(path)), since)
+    return CoreSearch(found, "the handler passed it on") if found else None
 
 
 def _piped(pid: int, pattern: str, settings: CoreSettings, since: float) -> CoreSearch:

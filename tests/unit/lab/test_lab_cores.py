@@ -106,3 +106,13 @@ def test_no_pattern_makes_it_fail(pattern, uses_pid):
     assert isinstance(file_glob(pattern, PID, uses_pid), str)
     found = locate_core(PID, Path("/nonexistent"), settings=CoreSettings(f"sub/{pattern}", uses_pid))
     assert found.reason
+
+
+def test_a_core_that_the_handler_passed_on_is_found_in_the_servers_folder(tmp_path):
+    handler = CoreSettings("|/usr/bin/python3 -ISB /opt/crash/__main__.py %P")
+    assert locate_core(PID, tmp_path, settings=handler).path is None
+    passed = put(tmp_path / "core", age=1)  # written at 999
+    assert locate_core(PID, tmp_path, settings=handler).path == passed
+    assert locate_core(PID, tmp_path, settings=handler, since=1001.0).path is None
+    (tmp_path / "core").write_bytes(b"no core")
+    assert locate_core(PID, tmp_path, settings=handler).path is None

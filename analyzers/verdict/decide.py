@@ -9,6 +9,7 @@ from importlib import import_module
 from analyzers.verdict import (
     aborts,
     answers,
+    healthy,
     plain,
     routed,
     stale,
@@ -85,11 +86,11 @@ RULES: tuple[Rule, ...] = (
     _late("slow", "http_taken", _lives),
     _late("wear", "sleep_leak", _worn),
     _late("wear", "degraded", _worn),
-    plain.never_sleeps,
+    healthy.never_sleeps,
     _late("slow", "load_slow", _lives),
     _late("slow", "transition", _lives),
     _late("slow", "moving", _lives),
-    plain.alive,
+    healthy.alive,
     stranded.left_behind,
 )
 

@@ -8,7 +8,7 @@ from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import Ending
 from analyzers.verdict.finding import Finding
 from analyzers.verdict.hangs import lives
-from analyzers.verdict.plain import HEALTH_ROUTES, HTTP_OK
+from analyzers.verdict.healthy import HEALTH_ROUTES, HTTP_OK
 from analyzers.verdict.sleep import SleepStory
 from analyzers.verdict.watch import BUSY_SHARE, Watch, last_of, unanswered
 

@@ -25,6 +25,7 @@ from analyzers.triage.material import CoreWork, Material
 NextId = Callable[[], str]
 PORT, ALIAS = "--port", "--alias"
 SLEEP, SLEEP_VARIABLE = "--sleep-idle-seconds", "LLAMA_ARG_SLEEP_IDLE_SECONDS"
+METRICS, METRICS_VARIABLE = "--metrics", "LLAMA_ARG_ENDPOINT_METRICS"
 SERVER = "llama-server"
 OFF = -1  # llama-server's default: it never sleeps unless told to
 MAX_NAME = 200  # characters of a model's name
@@ -51,7 +52,9 @@ def core_material(
     core = read_core(path, where or name)
     unwound = unwind(core, exe, symbols)
     loop = loop_state(core, unwound.stacks)
-    started = read_startup(core, (PORT, ALIAS, SLEEP), (ROUTER_PORT, SLEEP_VARIABLE))
+    started = read_startup(
+        core, (PORT, ALIAS, SLEEP, METRICS), (ROUTER_PORT, SLEEP_VARIABLE, METRICS_VARIABLE)
+    )
     ports = _ports(core, started)
     evidence = [_enriched(core, unwound, ports, item) for item in core_evidence(core, name, next_id)]
     evidence += list(_stacks(core, unwound, name, next_id))
@@ -176,7 +179,10 @@ def _settings(core: Core, started: Startup, name: str, next_id: NextId) -> Itera
         return
     how = f"{SLEEP} {number}" if said is not None else f"no {SLEEP}"
     yield to_evidence(
-        SettingsFact(sleep_idle_seconds=number),
+        SettingsFact(
+            sleep_idle_seconds=number,
+            metrics=METRICS in started.values or METRICS_VARIABLE in started.values,
+        ),
         id=next_id(),
         source=f"{name}: command line",
         text=f"started with {how}" + (": sleep is off" if number < 0 else ""),

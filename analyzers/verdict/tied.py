@@ -36,10 +36,15 @@ def wake_moment(case: Case) -> str | None:
 
 
 def tasks_untold(case: Case) -> bool:
-    """The queue has numbered more tasks than the log shows, or fewer. A scrape has a number and no line."""
+    """The queue has numbered fewer tasks than the log shows, or more without a scrape to explain them.
+
+    GET /metrics takes a number and prints no line, so more tasks tell only where it is known to be off.
+    """
     count = case.loop.fact.next_task if case.loop else None
-    shown = [seen.fact.task_id for seen in case.log if seen.fact.task_id is not None]
-    return count is not None and count != max(shown, default=-1) + 1
+    shown = max((seen.fact.task_id for seen in case.log if seen.fact.task_id is not None), default=-1) + 1
+    if count is None or count == shown:
+        return False
+    return count < shown or any(seen.fact.metrics is False for seen in case.settings)
 
 
 def loose(case: Case) -> bool:

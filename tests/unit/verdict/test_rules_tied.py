@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from analyzers.contracts.evidence import Incarnation, Trust
-from analyzers.contracts.facts import LoopFact, SettingsFact
+from analyzers.contracts.facts import LogFact, LoopFact, SettingsFact
 from analyzers.verdict.case import build_case
 from analyzers.verdict.decide import decide
 from analyzers.verdict.finding import Finding
@@ -62,9 +62,29 @@ def test_a_log_that_only_stands_beside_the_core_is_weak(ports: tuple[int, ...]) 
     assert any("nothing shows" in reason for reason in found.reasons)
 
 
-@pytest.mark.parametrize(("number", "confidence"), [(0, "strong"), (4, "weak"), (None, "strong")])
-def test_tasks_that_the_log_does_not_show_are_another_lifes(number: int | None, confidence: str) -> None:
-    assert verdict(d1(loop=replace(LOOP, next_task=number))).confidence == confidence
+@pytest.mark.parametrize(
+    ("number", "metrics", "confidence"),
+    [
+        (0, False, "strong"),
+        (None, False, "strong"),
+        (4, False, "weak"),
+        (4, True, "strong"),  # a scrape takes a number and prints no line
+        (4, None, "strong"),
+    ],
+)
+def test_tasks_that_the_log_does_not_show_are_another_lifes(
+    number: int | None, metrics: bool | None, confidence: str
+) -> None:
+    maker = d1(loop=replace(LOOP, next_task=number)).add(SettingsFact(metrics=metrics), Trust.KERNEL)
+    assert verdict(maker).confidence == confidence
+
+
+def test_tasks_that_the_queue_has_not_numbered_are_another_lifes() -> None:
+    maker = Maker().log("listening").add(LogFact(event="task-done", task_id=9), Trust.SERVER)
+    maker = maker.log(*WOKEN[1:])
+    maker = maker.kernel("segfault", mono=100.0).core(ports=(PORT,), pid=7)
+    maker = maker.stack(STALE).add(replace(LOOP, next_task=4), Trust.KERNEL)
+    assert verdict(maker).confidence == "weak"
 
 
 def test_scrapes_do_not_weaken_a_log_whose_wake_is_the_queues() -> None:

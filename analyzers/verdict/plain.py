@@ -231,7 +231,7 @@ def killed(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         class_,
         cause,
         _phase(case, story),
-        "strong" if sure else "weak",
+        "strong" if sure and not _strays(case) else "weak",
         summary,
         reasons=(f"the process ended by {signal.Signals(ending.signal or SIGKILL).name}",),
         witnesses=ending.witnesses,
@@ -245,6 +245,13 @@ def killed(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
             ),
         ),
     )
+
+
+def _strays(case: Case) -> bool:
+    """The kernel line stands beside a log that names no process: another one of that name may have died."""
+    if not case.kernel or not case.log or case.exits or case.cores:
+        return False
+    return all(seen.evidence.incarnation.pid is None for seen in case.log)
 
 
 def planned(case: Case, ending: Ending, story: SleepStory) -> Finding | None:

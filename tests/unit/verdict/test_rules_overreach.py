@@ -5,11 +5,12 @@ Each row once gave a confident wrong verdict. None may again, whatever else is i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from analyzers.contracts.evidence import Trust
+from analyzers.contracts.evidence import Incarnation, Trust
 from analyzers.contracts.facts import AnswerFact, LogFact, ProbeFact, SettingsFact, SocketFact
 from analyzers.contracts.registry import CLASSES, NOT_YET_DIAGNOSED
 from analyzers.verdict.asks import LOG_ASK
@@ -334,3 +335,13 @@ def test_every_class_is_given_by_a_rule_or_marked_as_not_yet() -> None:
     given = {name for name in CLASSES if f'"{name}"' in text}
     assert given | NOT_YET_DIAGNOSED == set(CLASSES)
     assert not given & NOT_YET_DIAGNOSED
+
+
+@pytest.mark.parametrize(("pid", "confidence"), [(None, "weak"), (4242, "strong")])
+def test_an_oom_kill_beside_a_log_without_a_process_is_only_likely(pid: int | None, confidence: str) -> None:
+    # GIVEN the kernel's word on some llama-server, and a log that names its process or none
+    maker = Maker().kernel("oom-kill")
+    who = Incarnation(pid=pid)
+    maker.made.extend(replace(item, incarnation=who) for item in Maker().log("listening").made)
+    finding = decide(build_case(maker.made))
+    assert (finding.class_, finding.confidence) == ("HOST-OOM", confidence)

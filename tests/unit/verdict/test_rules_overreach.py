@@ -5,7 +5,6 @@ Each row once gave a confident wrong verdict. None may again, whatever else is i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -342,6 +341,6 @@ def test_an_oom_kill_beside_a_log_without_a_process_is_only_likely(pid: int | No
     # GIVEN the kernel's word on some llama-server, and a log that names its process or none
     maker = Maker().kernel("oom-kill")
     who = Incarnation(pid=pid)
-    maker.made.extend(replace(item, incarnation=who) for item in Maker().log("listening").made)
+    maker.made.extend(item.model_copy(update={"incarnation": who}) for item in Maker().log("listening").made)
     finding = decide(build_case(maker.made))
     assert (finding.class_, finding.confidence) == ("HOST-OOM", confidence)

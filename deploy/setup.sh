@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 goal=${1:?usage: deploy/setup.sh demo|test|native}
 case $goal in
     demo) packages="gdb elfutils" extras="lab" ;;
-    test) packages="gdb elfutils gcc g++ libc6-dev" extras="lab,dev" ;;
+    test) packages="gdb elfutils gcc g++ libc6-dev" extras="lab,agent,dev" ;;
     native) packages="g++ cmake ninja-build ccache" extras="lab" ;;
     *) echo "deploy/setup.sh: unknown goal '$goal'; use demo, test or native" >&2; exit 2 ;;
 esac

@@ -18,7 +18,8 @@ from collector.lab.reference import ServerSpec, cached_model
 from collector.lab.reference.environments import UNLOAD_VERSION, prepare
 from collector.lab.reference.spec import command
 
-pytestmark = [pytest.mark.real, needs_boot]
+# Its namespace has a /tmp of its own: a clone that stands in /tmp is not seen from inside.
+pytestmark = [pytest.mark.real, pytest.mark.full, needs_boot]
 COMMAND = str(Path(sys.executable).with_name("llama-blackbox"))
 PORT = 18_081
 DEADLINE = 60.0

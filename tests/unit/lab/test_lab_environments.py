@@ -164,9 +164,7 @@ def test_offline_and_not_cached_says_what_to_run(cache):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "version", ["", "1.0; rm -rf ~", "../../etc", "-r file", "1.0 --pre x", "\x1b[31m"]
-)
+@pytest.mark.parametrize("version", ["", "1.0; rm -rf ~", "../../etc", "-r file", "1.0 --pre x", "\x1b[31m"])
 def test_what_is_not_a_version_reaches_neither_path_nor_pip(cache, steps, version):
     with pytest.raises(UserError) as caught:
         prepare(version)

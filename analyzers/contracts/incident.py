@@ -6,11 +6,14 @@ Two to twenty kilobytes, free of prompts and keys. ``id`` never changes; a later
 
 from __future__ import annotations
 
+import hashlib
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from analyzers.contracts.evidence import Evidence, Incarnation
 from analyzers.contracts.report import Gap, Signature, Verdict
 
+ID_LENGTH = 24  # hexadecimal digits: 96 bits
 INCIDENT_SCHEMA = "llama-blackbox/incident/1"
 
 INCIDENT_KINDS: dict[str, str] = {
@@ -78,3 +81,14 @@ class IncidentRecord(IncidentPart):
     deaths: list[str] = Field(default=[], description="ids of the deaths that a crash loop consists of")
     attachments: list[str] = Field(default=[], description="names of attachments in the outbox")
     notes: list[str] = []
+
+
+def incident_id(kind: str, incarnation: Incarnation, subject: str = "") -> str:
+    """The id of the one incident of this kind and life: the same facts give the same id on every host.
+
+    ``subject`` tells apart what may befall one life more than once (which stranded request, which loop).
+    """
+    started = "" if incarnation.start_time is None else f"{incarnation.start_time:.2f}"
+    boot = (incarnation.boot_id or "").replace("-", "").lower()
+    parts = "\x1f".join((kind, boot, str(incarnation.pid or ""), started, subject))
+    return hashlib.sha256(parts.encode("utf-8", "backslashreplace")).hexdigest()[:ID_LENGTH]

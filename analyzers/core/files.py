@@ -36,6 +36,7 @@ def opened_regular(path: Path, where: str | None = None) -> Iterator[int]:
         ) from error
     try:
         _demand_regular(os.fstat(descriptor).st_mode, where)
+        _demand_kept(descriptor, where)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -46,6 +47,17 @@ def _demand_regular(mode: int, where: str) -> None:
         raise UserError("a directory, not a file", where=where, remedy="name the core file itself")
     if not stat.S_ISREG(mode):
         raise UserError("not a regular file", where=where, remedy="copy it to a file first")
+
+
+def _demand_kept(descriptor: int, where: str) -> None:
+    """Raises UserError for a file that no disk holds (/proc/kmsg, tracefs): its kernel makes the bytes up as
+    they are read, which may take for ever and, of kmsg, takes them away from everybody else."""
+    if os.fstat(descriptor).st_size == 0 and os.fstatvfs(descriptor).f_blocks == 0:
+        raise UserError(
+            "made by the kernel while it is read, so it may never end",
+            where=where,
+            remedy="copy what it says to a file first (of the kernel's log: dmesg > kernel.txt)",
+        )
 
 
 def pread(descriptor: int, size: int, offset: int) -> bytes:

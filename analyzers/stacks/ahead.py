@@ -52,7 +52,11 @@ def _core_size(path: str) -> int | None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
-        head = os.pread(descriptor, _CORE_AT + len(_CORE), 0) if stat.S_ISREG(found.st_mode) else b""
+        head = (
+            os.pread(descriptor, _CORE_AT + len(_CORE), 0)
+            if stat.S_ISREG(found.st_mode) and found.st_size
+            else b""
+        )
     finally:
         os.close(descriptor)
     return found.st_size if head.startswith(_IDENTITY) and head[_CORE_AT:] == _CORE else None

@@ -106,7 +106,6 @@ class TargetTable(Table):
     api_key_file: Path | None = None
     host: str | None = None
     scheme: Literal["http", "https"] | None = None
-    ca_file: Path | None = None
     prefix: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.~-]{1,100}){1,8}$")] | None = None
 
     @field_validator("host")

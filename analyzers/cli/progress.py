@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ class Progress:
 
     def _say(self, text: str, now: float) -> None:
         if _rewritable():
+            text = text[: _columns() - 1]  # a line that wraps is not rewritten whole
             _write("\r" + text.ljust(self.width))
             self.width = max(self.width, len(text))
         elif self.said is None or now - self.said >= APART:
@@ -70,6 +72,13 @@ def _slow(source: Source) -> bool:
 
 def _rewritable() -> bool:
     return sys.stderr.isatty()
+
+
+def _columns() -> int:
+    try:
+        return max(os.get_terminal_size(sys.stderr.fileno()).columns, 2)
+    except (OSError, ValueError):
+        return 80
 
 
 def _write(text: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzers.cli.output import for_a_reader, printing
+from analyzers.privacy.visible import visible
 from analyzers.triage.run import Triage, finish
 
 if TYPE_CHECKING:
@@ -42,13 +43,14 @@ def typed(
 ) -> str | None:
     """The command line as it can be given again, without what only forms its output.
 
-    None where it cannot be: standard input is read; or where a path would tell more than a file's name.
+    None where it cannot be: standard input is read; a path would tell more than a file's name; or a name
+    holds a character that a line cannot show as it is (a newline, an escape, a mark that turns the text).
     """
     chosen = asdict(selection) if selection is not None and not inputs else {}
     given = [*options, *((f"--{name}", value) for name, value in chosen.items())]
     parts = [str(path) for path in inputs]
     for name, value in given:
         parts += [name] if value is True else [name, str(value)] if value not in (None, False) else []
-    if any(part == "-" or part.startswith(("/", "~")) for part in parts):
+    if any(part == "-" or part.startswith(("/", "~")) or visible(part) != part for part in parts):
         return None
     return shlex.join(["llama-blackbox", "triage", *parts])

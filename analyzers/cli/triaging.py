@@ -13,6 +13,7 @@ from analyzers.cli.output import for_a_reader, printable_json, printing
 from analyzers.cli.progress import Progress
 from analyzers.cli.screen import show, typed
 from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
+from analyzers.privacy.visible import visible
 from analyzers.triage.run import Options, Triage, finish, triage
 
 if TYPE_CHECKING:
@@ -152,4 +153,4 @@ def _write_html(result: Triage, target: Path) -> None:
         raise UserError(
             f"cannot be written ({error.strerror})", where=str(target), remedy="give another --html FILE"
         ) from None
-    print(f"HTML report: {target}", file=sys.stderr)
+    print(f"HTML report: {visible(str(target))}", file=sys.stderr)

@@ -6,6 +6,7 @@ from analyzers.contracts.report import FrameView, Report, Thread
 from analyzers.render import clocks, frames, steps, words
 from analyzers.render.moments import CLOCKS, Story, clock_text, digits_for
 from analyzers.render.safe import MAX_BLOCK, clean_lines, markup, raw_json
+from analyzers.render.uses import use_of
 
 MAX_ROWS = 2000  # rows of one table; a browser stays quick, and the JSON holds them all
 BADGES = {word for word, _ in words.TRUST_WORDS.values()}
@@ -187,11 +188,16 @@ def reproduce(report: Report) -> str:
             markup(item.name),
             markup(item.kind),
             f"{words.grouped(item.size)} bytes",
+            markup(use_of(item, report)),
             f'<span class="mono">{markup(item.sha256 or "not computed")}</span>',
         ]
         for item in report.inputs
     ]
-    listed = table("Inputs", ["Name", "Kind", "Size", "SHA-256"], rows) if rows else "<p>No inputs named.</p>"
+    listed = (
+        table("Inputs", ["Name", "Kind", "Size", "What became of it", "SHA-256"], rows)
+        if rows
+        else "<p>No inputs named.</p>"
+    )
     return section("reproduce", "Reproduce this verdict", command(words.reproduce(report)) + listed)
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from analyzers.render.safe import clean, encodable
-from analyzers.render.steps import LEADS, WORDS, kind_of
+from analyzers.render.steps import COMMAND, LEADS, WORDS, kind_of
 
 MAX_WIDTH = 100  # longer lines are hard to read, however wide the window
 MAX_TABLE = 160  # of a row: an eye keeps to it by its columns
@@ -132,10 +132,17 @@ class Page:
     def commands(self, command: str, indent: int = 5) -> None:
         """Each line of ``command`` as what it is: a command to copy behind a ``$``, never wrapped; a setting
         or an option with its name; words as words."""
-        for row in command.splitlines():
+        for row in command.split("\n"):
             kind = kind_of(row)
             if kind == WORDS:
                 self.say(row, indent=indent)
                 continue
-            lead = Text(" " * indent) + self.look.text(LEADS[kind], "quiet")
-            self.line(lead + self.look.text(row, "command"))
+            self._command(row, kind, indent)
+
+    def _command(self, row: str, kind: str, indent: int) -> None:
+        lead = Text(" " * indent) + self.look.text(LEADS[kind], "quiet")
+        text = self.look.text(row, "command")
+        if kind != COMMAND and lead.cell_len + text.cell_len > self.look.width:
+            self.say(LEADS[kind].rstrip(), "quiet", indent)
+            lead = Text(" " * (indent + 2))
+        self.line(lead + text)

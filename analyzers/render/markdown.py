@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from analyzers.contracts.report import Report, Thread
+from analyzers.contracts.report import ClockOffset, Report, Thread
 from analyzers.render import clocks, frames, words
 from analyzers.render.markdown_many import many
 from analyzers.render.moments import clock_text, digits_for, tell
@@ -148,9 +148,17 @@ def _timeline(report: Report) -> Iterator[str]:
 
 
 def _clocks(report: Report) -> Iterator[str]:
-    rows = [f"- {prose(clocks.sentence(each, public=True))}" for each in report.clocks[:MAX_CLOCKS]]
+    rows = [f"- {prose(_clock(each, report))}" for each in report.clocks[:MAX_CLOCKS]]
     if rows:
         yield f"{clocks.WHY}\n\n" + "\n".join(rows)
+
+
+def _clock(offset: ClockOffset, report: Report) -> str:
+    """Both clocks and how their offset was found, the inputs by their kinds: names are not for the public."""
+    explain = offset.explain
+    for item in sorted(report.inputs, key=lambda each: -len(each.name)):
+        explain = explain.replace(item.name, f"the {item.kind}") if item.name else explain
+    return clocks.sentence(offset, public=True) + (f": {explain}" if explain else "")
 
 
 def _environment(report: Report) -> Iterator[str]:

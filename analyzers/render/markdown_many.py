@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from analyzers.contracts.report import Death, Report
+from analyzers.contracts.report import Death, InputFile, Report
 from analyzers.render import deaths
+from analyzers.render.uses import left_over
 
 MOST_GROUPS, MOST_DEATHS = 30, 150  # a tracker refuses texts of more than 65,536 characters
 OPEN_DEATHS = 12  # more of them are folded away
@@ -32,11 +34,16 @@ def many(report: Report, prose: Prose) -> Iterator[str]:
     ]
     if explained:
         yield "Why these are groups:\n\n" + "\n".join(explained[:MOST_GROUPS])
+    left = left_over(report)
+    if left:
+        rows = [f"- {prose(f'{_kinds(items)}: {use}')}" for _, use, items in left[:MOST_GROUPS]]
+        yield "Inputs that no incident has:\n\n" + "\n".join(rows)
     yield f"The rest of this report is about incident {report.incident} of {deaths.total(report)}."
 
 
-def _why(shown: deaths.Shown) -> str:
-    return f"group {shown.number}: {' '.join(shown.group.explain)}"
+def _kinds(items: Sequence[InputFile]) -> str:
+    """`2 server-log, 1 core`: what they are called is not for the public."""
+    return ", ".join(f"{number} {kind}" for kind, number in Counter(item.kind for item in items).items())
 
 
 def _groups(report: Report, shown: Sequence[deaths.Shown], prose: Prose) -> str:

@@ -35,8 +35,8 @@ def clean(text: object, limit: int = MAX_LINE) -> str:
 
 
 def clean_lines(text: object) -> list[str]:
-    """Like ``clean``, but line breaks are kept: one entry a line."""
-    return [clean(line) for line in str(text).splitlines()] or [""]
+    """Like ``clean``, but newlines are kept: one entry a line. No other break makes one."""
+    return [clean(line) for line in str(text).split("\n")]
 
 
 def encodable(text: str, encoding: str) -> str:

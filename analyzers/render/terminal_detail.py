@@ -22,6 +22,7 @@ from analyzers.render.moments import (
     short_clock,
     tell,
 )
+from analyzers.render.uses import use_of
 
 MAX_EVIDENCE = 40  # rows; the JSON holds them all
 FIRST_MOMENTS, LAST_MOMENTS = 4, 14  # a long timeline shows its start and what led to the end
@@ -222,9 +223,9 @@ def process(page: Page, report: Report) -> None:
 def inputs(page: Page, report: Report) -> None:
     page.heading("Inputs")
     for item in report.inputs[:MAX_EVIDENCE]:
-        size = f"  {item.kind}, {words.grouped(item.size)} bytes"
+        told = f"  {item.kind}, {words.grouped(item.size)} bytes; {use_of(item, report)}"
         page.hang(
-            page.look.glyph("bullet"), page.look.text(item.name, "strong"), page.look.text(size, "quiet")
+            page.look.glyph("bullet"), page.look.text(item.name, "strong"), page.look.text(told, "quiet")
         )
         if item.sha256:
             page.copyable("sha256", item.sha256)

@@ -11,6 +11,7 @@ from analyzers.contracts.report import Death, Report
 from analyzers.render import deaths, words
 from analyzers.render.columns import UNKNOWN, Column, Grid, Parts
 from analyzers.render.look import Page
+from analyzers.render.uses import left_over
 
 TABLE = 72  # columns from which a death's line is a row; below, a paragraph
 COLUMNS = (
@@ -24,6 +25,7 @@ COLUMNS = (
 )
 TOLD = 3  # a group's lines stand under its first word
 INDENT, MARK = 1, 2
+MOST_LEFT = 4  # fates of inputs in no incident that are told below the table, which has to fit on two screens
 LONGEST_COMMAND = 120  # characters of a command that is shown whole; a longer one is shown in short
 
 
@@ -51,6 +53,23 @@ def table(page: Page, report: Report) -> None:
     if rest > 0:
         page.line()
         page.say(f"and {words.grouped(rest)} more groups in the JSON", "quiet", indent=0)
+    _left_over(page, report)
+
+
+def _left_over(page: Page, report: Report) -> None:
+    """Inputs that no row names: what became of them."""
+    rows = left_over(report)
+    if rows:
+        page.line()
+    for names, use, _ in rows[:MOST_LEFT]:
+        page.hang(
+            page.look.glyph("bullet"),
+            page.look.text(names, "strong"),
+            page.look.text(f": {use}"),
+            indent=0,
+        )
+    if len(rows) > MOST_LEFT:
+        page.say(f"and {words.grouped(len(rows) - MOST_LEFT)} more: see --details", "quiet")
 
 
 def _group(page: Page, shown: deaths.Shown) -> None:

@@ -13,6 +13,7 @@ from analyzers.contracts.registry import CAUSES, CLASSES, CONFIDENCES, PHASES, R
 from analyzers.contracts.report import Report, Verdict
 from analyzers.render import deaths
 from analyzers.render.moments import BENIGN, clock_text
+from analyzers.render.safe import clean
 
 CONFIDENCE_WORDS = {
     "proven": "proven",
@@ -136,7 +137,7 @@ def evidence_time(evidence: Evidence) -> str:
 
 def reproduce(report: Report) -> str:
     """The command that gives this verdict again from the same inputs."""
-    names = shlex.join(item.name for item in report.inputs) or "INPUT"
+    names = shlex.join(clean(item.name) for item in report.inputs) or "INPUT"
     which = f" --incident {report.incident}" if deaths.several(report) else ""
     return f"llama-blackbox triage {names}{which}"
 

@@ -85,7 +85,7 @@ def test_a_hundred_deaths_stay_readable(sample: Sample, terminal: Terminal) -> N
     assert re.findall(r"^ [▶ ] +(\d+) +200", head, flags=re.MULTILINE) == [*"12345678", "57"]
     assert "and 91 more in the JSON" in head
     assert re.search(r"▶ +57 ", head)
-    assert len(head.splitlines()) < 30
+    assert len(head.splitlines()) < 32  # inputs that no incident has are told in two of them
 
 
 @pytest.mark.parametrize("kinds", [1, 13, 400])

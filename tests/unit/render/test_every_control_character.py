@@ -39,7 +39,6 @@ def test_no_break_but_a_newline_makes_a_command_of_its_own(
     made = rendering(hostile(f"{break_}FORGED --now"))
     # THEN nothing invites to copy it by itself
     assert "$ FORGED" not in made
-    assert "\nFORGED" not in made
 
 
 @pytest.mark.parametrize("char", EVERY, ids=lambda char: f"U+{ord(char):04X}")

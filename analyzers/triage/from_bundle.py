@@ -57,7 +57,7 @@ def bundle_materials(
     pid = first.process.pid if not cores else cores[0].process.pid if len(cores) == 1 else None
     if pid is not None:
         rest = [_of_process(material, pid) for material in rest]
-    return [first, *rest]
+    return [replace(part, bundle=str(path)) for part in (first, *rest)]
 
 
 def _of_process(material: Material, pid: int) -> Material:

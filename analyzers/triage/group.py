@@ -31,15 +31,21 @@ WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
 def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     """The incidents in the order of their anchors, and the gaps that belong to none."""
     loose = [gap for material in materials for gap in _not_believed(material)]
+    found, gaps = _incidents([_believed(material) for material in materials])
+    return [_closed(item) for item in found], [*loose, *gaps]
+
+
+def _incidents(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]]:
     if len(materials) > 1 or _only_the_kernel(materials):
         from analyzers.triage.joining import deaths  # the relations of several: not for one core
+        from analyzers.triage.scopes import bundled
 
-        several = deaths([_believed(material) for material in materials])
+        own = bundled(materials, _incidents)
+        several = deaths(own.rest, own.found)
         if several is not None:
-            return [_closed(item) for item in several[0]], [*loose, *several[1]]
+            return several[0], [*own.gaps, *several[1]]
     materials = [_believed(material) for material in settled(materials)]
-    anchors, copies = _each_core_once([material for material in materials if material.anchor])
-    loose += copies
+    anchors, loose = _each_core_once([material for material in materials if material.anchor])
     if not anchors:
         materials, gaps = one_fault(materials)
         loose += gaps
@@ -47,7 +53,7 @@ def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     for material in (m for m in materials if not m.anchor):
         loose += material.gaps
         _spread(material, incidents, loose)
-    return [_closed(item) for item in incidents], loose
+    return incidents, loose
 
 
 def _only_the_kernel(materials: Sequence[Material]) -> bool:

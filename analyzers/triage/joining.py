@@ -12,12 +12,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 from analyzers.contracts.evidence import Evidence, Trust
-from analyzers.contracts.facts import ExitFact, KernelFact, StackFact, fact_of
+from analyzers.contracts.facts import (
+    CoreFact,
+    ExitFact,
+    KernelFact,
+    LoopFact,
+    MarkFact,
+    PointerFact,
+    StackFact,
+    fact_of,
+)
 from analyzers.contracts.report import Gap, Process
 from analyzers.contracts.watched import HostFact
 from analyzers.triage.clocks import wall_steps
 from analyzers.triage.faults import named_in
-from analyzers.triage.lives import CLOCKS, Life, follows
+from analyzers.triage.homes import homes_of_lives
+from analyzers.triage.lives import CLOCKS
 from analyzers.triage.material import Material
 from analyzers.triage.readers.deaths import OneOfSeveral, only_death, several
 from analyzers.triage.relations import (
@@ -27,27 +37,30 @@ from analyzers.triage.relations import (
     fits,
     may_be_one,
     names,
-    ports_of,
     same_death,
-    same_life,
 )
 from analyzers.triage.subjects import Open, dying_lives, ends_of, opened, told_by_the_kernel
-from analyzers.triage.ties import by_word, folder_of, nameless
 from analyzers.verdict.ending import HOST_SHAPES
 
 # A supervisor tells of an end once the core is written: 2 GB took 4 s here, a big one takes minutes.
 DUMP_S = 120.0
 # Deaths of one PID that are compared with each other, each with each; a core beside more of them joins none.
 USES_OF_A_PID = 64
+# What is read in a core: twice the same where two bundles, or a bundle and the core, are of one death.
+OF_A_CORE = (CoreFact.KIND, StackFact.KIND, LoopFact.KIND, PointerFact.KIND, MarkFact.KIND)
 EACH_ALONE = "give one core at a time, each with its own log"
 
 
-def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None:
-    """The incidents of the inputs when they are several, and the gaps that belong to none; else None."""
+def deaths(materials: Sequence[Material], known: Sequence[Open] = ()) -> tuple[list[Open], list[Gap]] | None:
+    """The incidents of the inputs when they are several, and the gaps that belong to none; else None.
+
+    ``known`` are those that bundles tell of, each with all that its bundle holds.
+    """
     parts = [part for material in materials for part in _split(material)]
     found: list[Open] = []
     loose: list[Material] = []
-    seeds = list(_seeds(parts)) or told_by_the_kernel(parts)
+    ready = {id(one) for one in known}
+    seeds = [*known, *_seeds(parts)] or told_by_the_kernel(parts)
     torn = _torn(seeds)
     for seed in sorted(seeds, key=lambda one: (one.core is None, id(one) in torn, one.who.pid is None)):
         answers = [(one, same_death(seed, one)) for one in found if may_be_one(seed, one)]
@@ -56,15 +69,17 @@ def deaths(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]] | None
         named = seed.who.pid is not None and id(seed) not in torn
         if len(same) == 1:
             _absorb(same[0], seed)
-        elif not same and (seed.core is not None or named or fits_none):
+        elif id(seed) in ready or (not same and (seed.core is not None or named or fits_none)):
             found.append(seed)
         else:
             loose.append(
                 Material(evidence=tuple(seed.evidence), gaps=tuple(seed.gaps), lives=tuple(seed.lives))
             )
-    if len(found) < 2:
+    if len(found) < 2 and len(known) < 2:
         return None
-    gaps = [*_trusted_clocks(found, parts), *_perhaps_one(found)]
+    every = [item for part in parts for item in part.evidence]
+    every += [item for one in known for item in one.evidence]
+    gaps = [*_trusted_clocks(found, every), *_perhaps_one(found)]
     gaps += _join(found, [*loose, *_rest(parts, found, loose)], parts)
     return found, gaps
 
@@ -90,9 +105,8 @@ def _fits_two(seed: Open, near: Sequence[Open]) -> bool:
     return any(same_death(one, other) is Same.NO for one, other in combinations(same[:USES_OF_A_PID], 2))
 
 
-def _trusted_clocks(found: Sequence[Open], parts: Sequence[Material]) -> Iterator[Gap]:
+def _trusted_clocks(found: Sequence[Open], every: Sequence[Evidence]) -> Iterator[Gap]:
     """Tells each incident by which clocks it may be joined; a gap where the wall clock is none of them."""
-    every = [item for part in parts for item in part.evidence]
     steps = wall_steps(every)
     boots = {item.incarnation.boot_id for item in every} - {None}
     for incident in found:
@@ -177,7 +191,9 @@ def _process(material: Material, pid: int | None) -> Process:
 
 def _absorb(home: Open, seed: Open) -> None:
     known = {item.id for item in home.evidence}
-    home.evidence += [item for item in seed.evidence if item.id not in known]
+    two = home.core is not None and seed.core is not None  # copies of a core differ in what they lack
+    read = {_content(item) for item in home.evidence if item.kind in OF_A_CORE and not two}
+    home.evidence += [item for item in seed.evidence if item.id not in known and _content(item) not in read]
     home.gaps += seed.gaps
     home.lives += [life for life in seed.lives if life not in home.lives]
     home.tids |= seed.tids
@@ -193,6 +209,10 @@ def _absorb(home: Open, seed: Open) -> None:
             if getattr(home.who, key) is None and value is not None
         }
     )
+
+
+def _content(item: Evidence) -> tuple[str, str, str]:
+    return item.kind, item.text, repr(item.data)
 
 
 def _rest(parts: Sequence[Material], found: Sequence[Open], loose: Sequence[Material]) -> list[Material]:
@@ -220,7 +240,7 @@ def _join(found: Sequence[Open], materials: Sequence[Material], parts: Sequence[
             homes[0].evidence.append(item)
     placed = {item.id for one in found for item in one.evidence}
     every = {item.id: item for material in materials for item in material.evidence}
-    for life, home in _homes_of_lives(lives, found):
+    for life, home in homes_of_lives(lives, found):
         home.lives.append(life)
         home.evidence += [item for id_, item in every.items() if id_ in life.ids - placed]
         placed |= life.ids
@@ -262,79 +282,6 @@ def _of_no_life(material: Material) -> Iterator[Evidence]:
 
 def _named(item: Evidence, found: Sequence[Open]) -> list[Open]:
     return [one for one in found if names(item, one) and fits(item, one)]
-
-
-def _homes_of_lives(lives: Sequence[Life], found: Sequence[Open]) -> Iterator[tuple[Life, Open]]:
-    """Lives that one incident alone can have, by name, by their lines, by port, or by the clock."""
-    rules = (_by_name, _by_lines, _by_port, _by_folder, _by_clock)
-    left = list(lives)
-    for rule in rules:
-        pairs = [
-            (life, one)
-            for life in left
-            for one in found
-            if not _has_other(one, life) and rule(life, one, lives)
-        ]
-        for life, one in pairs:
-            alone = sum(other is life for other, _ in pairs) == 1
-            lone = rule is _by_lines or sum(home is one for _, home in pairs) == 1
-            if alone and lone:
-                left = [each for each in left if each is not life]
-                if rule in (_by_port, _by_folder) and one.core is not None and nameless(life):
-                    one.gaps.append(by_word(life.name, one.process, [life]))
-                yield life, one
-
-
-def _has_other(incident: Open, life: Life) -> bool:
-    """A process has one life, though more than one text may hold it."""
-    return any(same_life(own, life) is Same.NO for own in incident.lives)
-
-
-def _by_name(life: Life, incident: Open, _: Sequence[Life]) -> bool:
-    named = life.pid is not None and life.pid == incident.who.pid and incident.who.same_as(life.who)
-    return named and _ran(life, incident) is not False
-
-
-def _by_lines(life: Life, incident: Open, _: Sequence[Life]) -> bool:
-    return any(same_life(own, life) is Same.YES for own in incident.lives)
-
-
-def _by_port(life: Life, incident: Open, _: Sequence[Life]) -> bool:
-    tied = life.listens is not None and life.listens in ports_of(incident)
-    return tied and _may_be(life, incident) and _ran(life, incident) is not False
-
-
-def _by_folder(life: Life, incident: Open, lives: Sequence[Life]) -> bool:
-    """A core and the only log of its folder: whoever gave the folder put them together."""
-    if incident.core is None or not incident.evidence:
-        return False
-    folder = folder_of(life.name)
-    there = [one for one in lives if folder_of(one.name) == folder]
-    paired = bool(folder) and len(there) == 1 and folder_of(incident.evidence[0].source) == folder
-    return paired and _may_be(life, incident) and _ran(life, incident) is not False
-
-
-def _by_clock(life: Life, incident: Open, lives: Sequence[Life]) -> bool:
-    if not _may_be(life, incident) or _ran(life, incident) is not True:
-        return False
-    later = [other for other in lives if any(follows(other, life, clock) for clock in CLOCKS)]
-    return all(_ran(other, incident) is False for other in later)
-
-
-def _may_be(life: Life, incident: Open) -> bool:
-    ports = ports_of(incident)
-    apart = life.listens is not None and bool(ports) and life.listens not in ports
-    return incident.who.same_as(life.who) and not apart
-
-
-def _ran(life: Life, incident: Open) -> bool | None:
-    """Whether the life had begun when the incident's process died; None when no clock dates both."""
-    for clock in CLOCKS:
-        stamps = [at for item in life.items if (at := incident.at(item, clock)) is not None]
-        died = incident.died(clock)
-        if stamps and died is not None:
-            return stamps[0] <= died + NEAR_S
-    return None
 
 
 def _place(material: Material, found: Sequence[Open], placed: set[str]) -> Iterator[Evidence]:

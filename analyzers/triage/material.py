@@ -29,7 +29,8 @@ class CoreWork:
 
 @dataclass(frozen=True)
 class Material:
-    """What one input gave. ``anchor`` is True for a core: it opens an incident of its own."""
+    """What one input gave. ``anchor`` is True for a core: it opens an incident of its own. ``bundle`` names
+    the bundle that it is a part of, None outside one: what was gathered of one death belongs together."""
 
     evidence: tuple[Evidence, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -41,3 +42,4 @@ class Material:
     lives: tuple[Life, ...] = ()
     tids: frozenset[int] = frozenset()
     core: CoreWork | None = None
+    bundle: str | None = None

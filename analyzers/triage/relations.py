@@ -35,6 +35,9 @@ def same_death(one: Open, other: Open) -> Same:
     """Whether two incidents are one. UNKNOWN is no reason to join them."""
     if one.core is not None and other.core is not None:
         return Same.YES if same_core(one, other) else Same.NO
+    mine, theirs = _registers(one), _registers(other)
+    if mine is not None and theirs is not None and mine != theirs:
+        return Same.NO  # what two bundles tell of their cores
     if not one.who.same_as(other.who) or _apart(one, other):
         return Same.NO
     if one.who.pid is not None and one.who.pid == other.who.pid:

@@ -67,7 +67,7 @@ class Open:
             number = core.signal if core else end.signal if end and not end.requested else None
             if number:
                 return number
-        return SIGABRT if any(_last_words(item) for item in self.evidence) else None
+        return SIGABRT if any(has_last_words(item) for item in self.evidence) else None
 
     def died(self, clock: str) -> float | None:
         """The first word about its end on ``clock`` (wall | mono)."""
@@ -108,7 +108,7 @@ def dying_lives(material: Material) -> Iterator[tuple[Life, Incarnation]]:
     dead = {item.incarnation.pid for item in (*ends_of(material.evidence), *hosts)} - {None}
     for life in material.lives:
         reported = life.child is not None and life.child.died
-        if life.pid in dead or reported or any(_last_words(item) for item in life.items):
+        if life.pid in dead or reported or any(has_last_words(item) for item in life.items):
             yield life, life.who
 
 
@@ -118,7 +118,8 @@ def ends_of(evidence: Sequence[Evidence]) -> list[Evidence]:
     return [item for item in told if item.trust is not Trust.CLIENT and not foreign_record(item)]
 
 
-def _last_words(item: Evidence) -> bool:
+def has_last_words(item: Evidence) -> bool:
+    """True for a text with which a process ends, in the server's own output."""
     fact = fact_of(item, AbortFact)
     return fact is not None and fact.shape in LAST_WORDS and item.trust is not Trust.CLIENT
 

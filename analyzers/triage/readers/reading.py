@@ -42,7 +42,8 @@ def other_materials(
         return [Material(inputs=listed, gaps=source.gaps)]
     if kind == JOURNAL:
         parts = bundle(_from_journals(source, found, journals, stack), listed)
-        return [one for part in parts for one in several(part)]
+        # A journal is everybody's: its bundle was made only to be read.
+        return [one for part in parts for one in several(replace(part, bundle=None))]
     read = text_materials(source.path, source.name, found, next_id, stack)
     first, *rest = several(read[0]) if len(read) == 1 else read
     return [replace(first, inputs=(*listed, *first.inputs)), *rest]

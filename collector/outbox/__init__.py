@@ -1,1 +1,1 @@
-"""The agent's store: cursors, evidence and incidents, kept until whoever is to have them has them."""
+"""What the agent must not lose: stored and synced on this host first, then handed to sinks."""

@@ -12,7 +12,7 @@ from collector.lab.reference.conditions import ENTERING, EXITING
 from collector.lab.reference.output import Line, printable
 
 # At a line's start only: the same words inside a line are somebody's text, a prompt's or a model's.
-HEADLINE = re.compile(r"==\d+==ERROR: AddressSanitizer")
+HEADLINE = re.compile(r"==(\d+)==ERROR: AddressSanitizer")
 LAST = re.compile(r"==\d+==ABORTING")
 ORACLE_LINES = 80  # who read, who freed, who allocated: its three stacks
 SHORT_LENGTH = 400
@@ -44,19 +44,25 @@ def unfinished(lines: Sequence[Line]) -> bool:
     return reporting(lines) and not any(LAST.match(line.text) for line in lines)
 
 
-def word(lines: Sequence[Line], *, asleep: bool) -> Word | None:
-    """What the report in a server's log proves; None when the sanitizer said nothing.
+def word(lines: Sequence[Line], *, asleep: bool, pid: int | None = None) -> Word | None:
+    """What the report in a server's log proves; None when the sanitizer said nothing of process ``pid``.
 
     A handler's use of what the queue's loop had freed is D1 where the request was sent to a sleeping server
     (``asleep``) that did not sleep again before, else D2. Any other report is a fault of its own.
     """
     texts = [line.text for line in lines]
-    first = next((at for at, text in enumerate(texts) if HEADLINE.match(text)), None)
+    first = next((at for at, text in enumerate(texts) if _headed(text, pid)), None)
     if first is None:
         return None
     report = read_report("\n".join(texts[first:]))
     shown = [printable(text) for text in texts[first : first + ORACLE_LINES]]
     return Word(_judged(report, texts[:first], asleep), shown)
+
+
+def _headed(text: str, pid: int | None) -> bool:
+    """A report of this very process: a number of another one is a child's, or somebody's text."""
+    match = HEADLINE.match(text)
+    return match is not None and pid in (None, int(match[1]))
 
 
 def _judged(report: AsanReport | None, before: Sequence[str], asleep: bool) -> Judgement:

@@ -122,15 +122,15 @@ class Server:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = int(probe.getsockname()[1])
         self.kept, self.folder = program.keep, Path(tempfile.mkdtemp(prefix="reproduce-", dir=program.keep))
-        variables = {**os.environ, **(POISON if poisoned else {})}
+        kept = {name: told for name, told in os.environ.items() if not name.startswith("LLAMA_")}
+        variables = {**kept, **(POISON if poisoned else {})}
         if program.server_bin is not None:
             beside = [str(program.server_bin.parent), variables.get("LD_LIBRARY_PATH", "")]
             variables["LD_LIBRARY_PATH"] = ":".join(filter(None, beside))
         pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         own: Any = {"cwd": self.folder, "env": variables, "start_new_session": True}
         self.process = subprocess.Popen(program.command(self.port, idle), **own, **pipes)
-        log = (self.folder / "server.log").open("wb")
-        threading.Thread(target=self._read, args=(log,), daemon=True).start()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self) -> Server:
         return self
@@ -142,8 +142,8 @@ class Server:
         if self.kept is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _read(self, log: Any) -> None:
-        with log:
+    def _read(self) -> None:
+        with (self.folder / "server.log").open("wb") as log:
             for line in self.process.stdout or ():
                 log.write(line)
                 self.lines.append((time.monotonic(), line.decode("utf-8", "replace").rstrip()))

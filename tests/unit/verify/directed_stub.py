@@ -81,7 +81,8 @@ class FakeServer(DebuggedServer):
     def __init__(self, **stacks):
         self.gdb = FakeGdb(**stacks)
         self.hits, self.left, self.passed, self._strays = deque(), set(), [], []
-        self.fatal = self._exit = self._inferior = None
+        self.fatal = self._exit = None
+        self._inferior = 7  # the process that the reports in these tests name
         self._child = SimpleNamespace(ending=None, pid=1)
         self.spec = ServerSpec(model=None, python="python")
         self.port = 1

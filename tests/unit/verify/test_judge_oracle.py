@@ -123,3 +123,11 @@ def test_any_log_is_survived_and_never_proves_anything(texts: list[str], asleep:
     found = said([HEAD, *texts], asleep=asleep)
     assert found.judgement.defect is None
     assert all(line.isprintable() for line in (*found.lines, found.short))
+
+
+def test_another_process_s_report_proves_nothing_of_this_one():
+    log = lines(*SLEPT, *WOKEN, *REPORT)
+    assert word(log, asleep=True, pid=8) is None
+    own = word(log, asleep=True, pid=7)
+    assert own is not None
+    assert own.judgement.defect == "D1"

@@ -25,7 +25,7 @@ def triaged(monkeypatch):
 
 
 def crashed(tmp_path, defect, *log):
-    server = SimpleNamespace(folder=tmp_path, output=SimpleNamespace(lines=lambda: lines(*log)))
+    server = SimpleNamespace(folder=tmp_path, pid=7, output=SimpleNamespace(lines=lambda: lines(*log)))
     trial = made(CRASHED, defect, signal=6, notes=["about"])
     return verdicts.crashed(trial, server, shapes_for(defect, unpoisoned=False)[0], None, tmp_path)
 

@@ -309,3 +309,23 @@ def test_answers_are_compared_by_what_they_say() -> None:
 
 def test_the_script_is_short_enough_to_be_read() -> None:
     assert len(SOURCE.read_text().splitlines()) <= 400
+
+
+def test_the_settings_of_the_shell_do_not_become_the_server_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a shell from which servers are run with variables, and a program that tells its own
+    monkeypatch.setenv("LLAMA_ARG_SLEEP_IDLE_SECONDS", "-1")
+    monkeypatch.setenv("KEPT", "yes")
+    teller = tmp_path / "llama-server"
+    teller.write_text("#!/bin/sh\nenv\n")
+    teller.chmod(0o700)
+    program = reproduce.Program(teller, None, tmp_path / "m.gguf", tmp_path)
+    # WHEN it is started
+    with reproduce.Server(program, 1, True) as server:
+        assert server.process.wait(30) == 0
+        assert reproduce._until(lambda: any(text == "KEPT=yes" for _, text in server.lines), 30)
+        told = [text for _, text in server.lines]
+    # THEN
+    assert not [text for text in told if text.startswith("LLAMA_")]
+    assert "MALLOC_PERTURB_=165" in told

@@ -102,7 +102,7 @@ def _stranded(this: Attempt) -> None:
 def _died(this: Attempt) -> None:
     server, seen = this.server, this.seen
     _read_on(server)
-    seen.oracle = word(server.output.lines(), asleep=this.point.asleep)
+    seen.oracle = word(server.output.lines(), asleep=this.point.asleep, pid=server.pid)
     ending = server.ending
     seen.signal = ending.signal if ending else None
     if server.fatal is None and seen.oracle is None:

@@ -32,7 +32,7 @@ def of_crash(server: RunningServer, shape: Shape, answer: Answer | None, folder:
     """
     answers = () if answer is None or answer.status is None else (answer,)
     provoked = closed(shape.defect, OPEN, server, CRASH, happened=True, answers=answers)
-    found = word(server.output.lines(), asleep=shape.asleep)
+    found = word(server.output.lines(), asleep=shape.asleep, pid=server.pid)
     said = judge(provoked, folder) if found is None else (found.judgement, None)
     _forget_core(provoked.core.path, server.folder)
     return said
@@ -41,7 +41,7 @@ def of_crash(server: RunningServer, shape: Shape, answer: Answer | None, folder:
 def crashed(trial: Trial, server: RunningServer, shape: Shape, answer: Answer | None, folder: Path) -> Trial:
     """``trial`` with the verdict on its crash, and with the sanitizer's report where there is one."""
     judgement, signature = of_crash(server, shape, answer, folder)
-    found = word(server.output.lines(), asleep=shape.asleep)
+    found = word(server.output.lines(), asleep=shape.asleep, pid=server.pid)
     said: dict[str, object] = {"judgement": judgement, "signature": signature}
     if found is not None:
         said |= {"oracle": found.lines, "notes": [found.short, *trial.notes]}

@@ -22,7 +22,7 @@ from analyzers.triage.faults import one_fault
 from analyzers.triage.lineage import as_its_own, with_life
 from analyzers.triage.material import Material
 from analyzers.triage.readers.deaths import settled
-from analyzers.triage.subjects import Open, opened
+from analyzers.triage.subjects import Open, dying_lives, opened
 from analyzers.triage.ties import disowned, tie_gaps, ties
 
 WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
@@ -36,7 +36,7 @@ def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
 
 
 def _incidents(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]]:
-    if len(materials) > 1 or _only_the_kernel(materials):
+    if len(materials) > 1 or _only_the_kernel(materials) or _of_several(materials):
         from analyzers.triage.joining import deaths  # the relations of several: not for one core
         from analyzers.triage.scopes import bundled
 
@@ -60,6 +60,12 @@ def _only_the_kernel(materials: Sequence[Material]) -> bool:
     """A kernel log alone, which may tell of several deaths."""
     told = [item for material in materials for item in material.evidence]
     return bool(told) and all(item.kind == KernelFact.KIND for item in told)
+
+
+def _of_several(materials: Sequence[Material]) -> bool:
+    """One text in which more than one life died: children of a router, units, containers."""
+    lives = [life for material in materials for life in material.lives]
+    return len(lives) > 1 and sum(1 for material in materials for _ in dying_lives(material)) > 1
 
 
 def _each_core_once(anchors: list[Material]) -> tuple[list[Material], list[Gap]]:

@@ -85,7 +85,7 @@ def stamp(seconds: float) -> str:
     return f"{whole // 60}.{whole % 60:02d}.{micros // 1000:03d}.{micros % 1000:03d}"
 
 
-def told(folder: Path, lines: Lines | str, *more: str) -> Report:
+def told(folder: Path, lines: Lines | str, *more: str, incident: int | None = None) -> Report:
     texts = [lines if isinstance(lines, str) else lines.text, *more]
     paths = []
     for number, text in enumerate(texts):
@@ -93,7 +93,7 @@ def told(folder: Path, lines: Lines | str, *more: str) -> Report:
         path.write_text(text)
         paths.append(path)
     with ExitStack() as stack:
-        return triage(paths, Options(fast=True), stack).report
+        return triage(paths, Options(fast=True, incident=incident), stack).report
 
 
 def whys(report: Report) -> str:
@@ -172,17 +172,17 @@ def test_the_same_model_may_run_again_before_its_old_end_is_told(tmp_path: Path)
     assert any("suspect sleep" in reason for reason in report.verdict.reasons)
 
 
-def test_the_last_of_several_deaths_is_read_and_the_others_are_named(tmp_path: Path) -> None:
-    lines = Lines().started().up("a", A).up("b", B).ended("a").sleep(B).wake(B).ended("b")
-    report = told(tmp_path, lines)
-    assert report.process.port == B
-    assert f"a on port {A}" in whys(report)
-    assert "give their cores" in "".join(gap.command or "" for gap in report.gaps)
-
-
-def test_the_end_that_comes_last_is_the_last_death_whoever_was_spawned_last(tmp_path: Path) -> None:
-    lines = Lines().started().up("a", A).up("b", B).ended("b").ended("a")
-    assert told(tmp_path, lines).process.port == A
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_each_child_that_died_is_an_incident_whoever_was_spawned_last(tmp_path: Path, first: str) -> None:
+    second = "b" if first == "a" else "a"
+    lines = Lines().started().up("a", A).up("b", B).sleep(B).wake(B).ended(first).ended(second)
+    both = [told(tmp_path, lines, incident=number) for number in (1, 2)]
+    assert {report.process.port: report.process.model.name for report in both} == {A: "a", B: "b"}
+    # THEN neither one's sleep is lent to the other
+    for report in both:
+        sleeps = any("sleeping" in item.text for item in report.timeline)
+        assert sleeps is (report.process.port == B)
+        assert report.verdict.class_ == "UNDETERMINED"
 
 
 def test_a_record_of_one_of_two_children_that_died_is_lent_to_neither_ones_sleep(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import ctypes
 import resource
 
 # linux/capability.h
+_CHOWN = 0  # the capture's folder is the reader's for a while
 _DAC_OVERRIDE, _DAC_READ_SEARCH, _KILL, _SETGID, _SETUID = 1, 2, 5, 6, 7
 _SYS_CHROOT, _SYS_PTRACE, _SYS_ADMIN, _SYS_RESOURCE = 18, 19, 21, 24
 KEPT = (_DAC_OVERRIDE, _DAC_READ_SEARCH, _KILL, _SETGID, _SETUID, _SYS_CHROOT, _SYS_PTRACE, _SYS_ADMIN)
-KEPT += (_SYS_RESOURCE,)  # type: ignore[assignment]
+KEPT += (_SYS_RESOURCE, _CHOWN)  # type: ignore[assignment]
 _MOST = 63
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 4, 24, 38
 _VERSION_3 = 0x20080522

@@ -13,7 +13,7 @@ from time import monotonic, time
 
 from collector.capture.crash.decide import DELETED
 from collector.capture.crash.proc import Process
-from collector.capture.crash.request import UNLIMITED, Crash
+from collector.capture.crash.request import UNLIMITED, Crash, file_name
 
 _SO_PEERPIDFD = 77
 _INFO = Struct("<QQIIIIIIIIIIIIIIII")  # 80 bytes: mask, cgroup id, ids …, exit code, coredump mask, signal
@@ -69,9 +69,9 @@ def crash_of(process: Process, dumped: int, signal: int) -> Crash:
         "C": _cpu(process, tid),
     }
     program = process.link("exe").removesuffix(DELETED)
-    values["h"] = os.uname().nodename
-    values["e"] = process.read(f"task/{tid}/comm", 64).decode("utf-8", "surrogateescape").rstrip("\n")
-    values["E"], values["f"] = program.replace("/", "!"), program.rpartition("/")[2]
+    thread = process.read(f"task/{tid}/comm", 64).decode("utf-8", "surrogateescape").rstrip("\n")
+    values["h"], values["e"] = file_name(os.uname().nodename), file_name(thread)
+    values["E"], values["f"] = program.replace("/", "!"), file_name(program.rpartition("/")[2])
     return Crash(values)
 
 

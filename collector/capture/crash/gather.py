@@ -1,6 +1,7 @@
-"""Everything that is taken of a process while it dies, the safest part first.
+"""Everything that is taken of a process while it dies.
 
-Only bytes are moved here; they are read and written to the disk once the process has been let go.
+``gather`` has the rights that /proc asks for and moves bytes and descriptors only; ``examine`` has none any
+more when it reads the core and chooses the memory to keep. The rest is read once the process has been let go.
 """
 
 import os
@@ -47,10 +48,12 @@ class Gathered:
         self.held: list[tuple[str, int]] = []
         self.boot_id = ""
         self.streamed = "whole"
+        self.memory: int | None = None  # /proc/PID/mem: who holds it open may read on without rights
+        self.program: int | None = None
 
 
-def gather(process: Process, crash: Crash, stream: Stream, parts: Parts) -> Gathered:
-    """All parts, each within its budget; ``parts.gaps`` says what is missing."""
+def gather(process: Process, crash: Crash, parts: Parts) -> Gathered:
+    """What /proc shows, each part within its budget; ``parts.gaps`` says what is missing."""
     found = Gathered()
     found.clocks = {
         "realtime": clock_gettime(CLOCK_REALTIME),
@@ -58,7 +61,7 @@ def gather(process: Process, crash: Crash, stream: Stream, parts: Parts) -> Gath
         "boottime": clock_gettime(CLOCK_BOOTTIME),
     }
     found.boot_id = read_file("/proc/sys/kernel/random/boot_id", 64).decode("ascii", "replace").strip()
-    parts.take("notes", lambda: _head(stream, found), None, limits.NOTES_SECONDS)
+    parts.take("memory", lambda: _open_memory(process, found), None)
     for name in _LINKS:
         _keep(parts, found.links, name, process.link)
     for name in TEXTS:
@@ -76,12 +79,19 @@ def gather(process: Process, crash: Crash, stream: Stream, parts: Parts) -> Gath
     parts.take("descriptors", lambda: _descriptors(process, found), None)
     maps = Maps(found.texts.get("maps", b""))
     parts.take("deleted files", lambda: _hold(process, maps, found), None)
-    parts.take("memory", lambda: _memory(process, maps, stream, found), None, limits.MEMORY_SECONDS + 0.5)
     for name in ("cmdline", "environ"):  # they read the process's memory
         _keep(parts, found.texts, name, process.read)
     parts.take("sockets", lambda: _sockets(process, found), None, 2 * limits.SOCKETS_SECONDS)
     parts.take("smaps_rollup", lambda: _rollup(process, found), None)
     return found
+
+
+def examine(found: Gathered, stream: Stream, parts: Parts) -> None:
+    """The core's head, and of the memory what it points to. ``parts.gaps`` says what is missing."""
+    parts.take("notes", lambda: _head(stream, found), None, limits.NOTES_SECONDS)
+    maps = Maps(found.texts.get("maps", b""))
+    parts.take("memory", lambda: _memory(maps, stream, found), None, limits.MEMORY_SECONDS + 0.5)
+    parts.take("exe", lambda: _build(found), None)
 
 
 def _keep(parts: Parts, into: "dict[str, T]", name: str, get: "Callable[[str], T]") -> None:
@@ -114,12 +124,16 @@ def _program(process: Process, found: Gathered) -> None:
         "mtime": looked.st_mtime,
         "inode": looked.st_ino,
         "device": looked.st_dev,
-        "build_id": file_build_id(descriptor),
+        "build_id": None,
     }
+    found.program = descriptor
     if gone:
         found.held.append(("exe", descriptor))
-    else:
-        os.close(descriptor)
+
+
+def _build(found: Gathered) -> None:
+    if found.program is not None:
+        found.exe["build_id"] = file_build_id(found.program)
 
 
 def _hold(process: Process, maps: Maps, found: Gathered) -> None:
@@ -153,8 +167,14 @@ def _descriptors(process: Process, found: Gathered) -> None:
             continue
 
 
-def _memory(process: Process, maps: Maps, stream: Stream, found: Gathered) -> None:
-    descriptor = process.open("mem")
+def _open_memory(process: Process, found: Gathered) -> None:
+    found.memory = process.open("mem")
+
+
+def _memory(maps: Maps, stream: Stream, found: Gathered) -> None:
+    descriptor = found.memory
+    if descriptor is None:
+        return
 
     def read(address: int, size: int) -> bytes:
         try:
@@ -167,6 +187,7 @@ def _memory(process: Process, maps: Maps, stream: Stream, found: Gathered) -> No
     blank = argument_range(found.texts.get("stat", b""))
     found.kept = memory.keep(read, maps, core_notes.threads(rows), auxv, blank)
     os.close(descriptor)
+    found.memory = None
 
 
 def argument_range(stat: bytes) -> tuple[int, int]:

@@ -3,15 +3,19 @@
 Nothing here may keep a foreign crash from reaching the handler it would have reached without us.
 """
 
+import os
+from errno import ESRCH
+
 from collector.capture.crash import limits, stall
 from collector.capture.crash import settings as own
 from collector.capture.crash.decide import server_mark
 from collector.capture.crash.kmsg import tell
 from collector.capture.crash.passon import pass_on
-from collector.capture.crash.proc import Process
+from collector.capture.crash.proc import Process, pid_of
 from collector.capture.crash.request import Crash, parse
 
 CORE = 0  # the descriptor on which the kernel hands over the core
+PIDFD = 3  # COREDUMP_PIDFD_NUMBER: where it puts the one that %F names
 
 
 def handle(words: list[str], folder: str) -> int:
@@ -24,21 +28,33 @@ def handle(words: list[str], folder: str) -> int:
     return dispose(crash, folder)
 
 
-def dispose(crash: Crash, folder: str) -> int:
+def dispose(crash: Crash, folder: str, process: Process | None = None) -> int:
     """Keep the crash whose core stands on descriptor 0, or pass it on. The exit status; does not return when
-    another program takes over."""
+    another program takes over. ``process``: where it is held open already."""
     try:
-        kept = _keep(crash, folder)
+        process = process or held(crash)
+        kept = _keep(process, crash, folder)
     except Exception as problem:  # noqa: BLE001  a fault of ours must not swallow another program's core
         tell(f"PID {crash.pid}: {type(problem).__name__}: {problem}; passed on")
         kept = None
         stall.end_after(0)
-    return kept if kept is not None else pass_on(crash, previous(folder))
+    return kept if kept is not None else pass_on(crash, previous(folder), process)
 
 
-def _keep(crash: Crash, folder: str) -> int | None:
-    """None when the crash is to be passed on, untouched."""
+def held(crash: Crash) -> Process:
+    """The dying process, opened once for all that follows. Raises OSError when it is gone.
+
+    The kernel's pidfd tells that the number is still its own: without core_pipe_limit it may be another's.
+    """
     process = Process(crash.pid)
+    if crash.number("F") == PIDFD and pid_of(PIDFD) not in (None, crash.pid):
+        os.close(process.folder)
+        raise ProcessLookupError(ESRCH, "it is gone")
+    return process
+
+
+def _keep(process: Process, crash: Crash, folder: str) -> int | None:
+    """None when the crash is to be passed on, untouched."""
     settings = own.read_settings(folder)
     stall.end_after(limits.DECIDE_HANG_SECONDS)  # its program may lie on a file system of its own
     mark = server_mark(process, settings.names)

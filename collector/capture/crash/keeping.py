@@ -1,7 +1,9 @@
-"""Keeps one crash: a watcher with a deadline, and a worker that does everything that may go wrong.
+"""Keeps one crash: a watcher with a deadline, a keeper that has root's rights, a reader that has none.
 
-The watcher leaves the breadcrumb on the disk while the worker reads; it ends a worker that hangs, and writes
-over the breadcrumb why there is no capture. A killed watcher costs nothing, a killed worker the capture only.
+The watcher leaves the breadcrumb on the disk meanwhile; it ends a keeper that hangs, and writes over the
+breadcrumb why there is no capture. The keeper opens what /proc shows, and gives the capture its name; in
+between the reader (collector.capture.crash.reading) does everything with what the dying process determines.
+A killed watcher costs nothing, a killed keeper or reader the capture only.
 """
 
 import os
@@ -10,19 +12,27 @@ from select import POLLHUP, POLLIN, poll
 from time import gmtime, monotonic, strftime, time
 
 from collector.capture.crash import limits
-from collector.capture.crash.gather import Gathered, gather
+from collector.capture.crash.dropping import hand_over
+from collector.capture.crash.gather import gather
 from collector.capture.crash.kmsg import tell
 from collector.capture.crash.parts import Parts
 from collector.capture.crash.proc import Process, read_file
+from collector.capture.crash.reading import MESSAGE, Ends, read_alone, say
 from collector.capture.crash.request import Crash
 from collector.capture.crash.settings import FULL, Settings
-from collector.capture.crash.store import Folder, begin, open_store, refuse, sync_trace
-from collector.capture.crash.stream import Stream, widen
-from collector.capture.crash.writing import FULL_CORE, Account, write_capture
+from collector.capture.crash.store import (
+    Folder,
+    begin,
+    mark_of,
+    open_store,
+    refuse,
+    share_left,
+    sync_trace,
+)
+from collector.capture.crash.writing import Account
 
 _SIGKILL = 9
 _REAP_SECONDS = 2.0  # a killed worker that hangs in the kernel is left behind after this
-_MESSAGE = 500
 _SPARE = 64 << 20  # above the bound of the largest file: headers and rounding
 
 
@@ -36,9 +46,11 @@ def keep_crash(process: Process, crash: Crash, settings: Settings, mark: str, co
     account = Account(crash, settings.mode, mark)
     account.start_ticks = _start_ticks(process)
     account.settings_faults = settings.faults
-    store = open_store(settings.store, settings.reserve)
+    uid = crash.number("u")
+    store = open_store(settings.store, settings.reserve, uid)
     told = _breadcrumb(account)
     name = f"{strftime('%Y%m%dT%H%M%SZ', gmtime())}-{crash.pid}-{account.start_ticks or 0}"
+    name += mark_of(uid) if uid is not None else ""
     folder = begin(store, name, told)
     ready, done = os.pipe(), os.pipe()
     worker = os.fork()
@@ -77,6 +89,7 @@ def _breadcrumb(account: Account) -> dict[str, object]:
         "time": crash.number("t"),
         "handler": os.getpid(),
         "at": int(time()),
+        "uid": account.crash.number("u"),
         "mode": account.mode,
         "mark": account.mark,
         "program": crash.program,
@@ -100,7 +113,7 @@ def _watch(
         if not waiter.poll(max(0.0, until - monotonic()) * 1000):
             problem = f"not finished after {seconds:.0f} s"
             break
-        part = os.read(done, _MESSAGE)
+        part = os.read(done, MESSAGE)
         if not part:
             break
         said = part.decode("utf-8", "replace").strip().rpartition("\n")[2]
@@ -135,82 +148,84 @@ def _refused(folder: Folder, told: dict[str, object], why: str, stage: str) -> i
 def _work(
     process: Process, settings: Settings, account: Account, folder: Folder, core: int, ready: int, done: int
 ) -> int:
-    """The worker's exit status. Nothing but a signal gets past it."""
+    """The keeper's exit status. Nothing but a signal gets past it."""
     try:
         _bound(settings)
-        _capture(process, settings, account, folder, core, ready, done)
+        why = _keep(process, settings, account, folder, core, ready, done)
     except BaseException as problem:  # noqa: BLE001  whatever it is, the watcher has to be told
-        why = f"{type(problem).__name__}: {problem}"[:_MESSAGE]
-        _say(done, why)
-        try:
-            refuse(folder, {**_breadcrumb(account), "state": "refused", "why": why})
-        except OSError:
-            return 4
-        return 3
-    return 0
+        why = f"{type(problem).__name__}: {problem}"[:MESSAGE]
+    if why is None:
+        return 0
+    say(done, why)
+    try:
+        refuse(folder, {**_breadcrumb(account), "state": "refused", "why": why})
+    except OSError:
+        return 4
+    return 3
 
 
-def _capture(
+def _keep(
     process: Process, settings: Settings, account: Account, folder: Folder, core: int, ready: int, done: int
-) -> None:
-    parts, stream = Parts(), Stream(core)
+) -> str | None:
+    """Why there is no capture; None when it has its name."""
+    parts = Parts()
     account.moment("began")
-    _say(done, "gathering")
-    found = gather(process, account.crash, stream, parts)
+    say(done, "gathering")
+    found = gather(process, account.crash, parts)
     account.moment("gathered")
-    if settings.mode == FULL and stream.notes:
-        _await(ready, folder)
-        _say(done, "streaming")
-        _stream_full(folder, settings, stream, parts, account, found)
-    os.close(core)
-    account.moment("released")
+    room = _room(settings, folder, account.crash.number("u")) if settings.mode == FULL else 0
+    user = hand_over(folder.descriptor, process.pid)
+    go, words = os.pipe(), os.pipe()
+    keeper = os.getpid()
+    reader = os.fork()
+    if reader == 0:
+        ends = Ends(core, go[0], done, words[1], room)
+        os._exit(read_alone(user, keeper, found, parts, account, folder, ends))
+    for descriptor in (core, go[0], words[1], found.memory, found.program, *(each for _, each in found.held)):
+        _close(descriptor)
     _await(ready, folder)
-    _say(done, "writing")
-    write_capture(folder, found, stream, parts, account)
+    say(go[1], "go")
+    why = _last_words(words[0])
+    ended = os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
+    if ended:
+        return why or (
+            f"the reader was ended by signal {-ended}" if ended < 0 else f"the reader gave {ended}"
+        )
     folder.finish()
+    return None
+
+
+def _close(descriptor: int | None) -> None:
+    try:
+        if descriptor is not None:
+            os.close(descriptor)
+    except OSError:
+        return  # the program's own is among those that are held
+
+
+def _last_words(descriptor: int) -> str:
+    """What the reader says before it ends; empty when all is well."""
+    words = b""
+    while part := os.read(descriptor, MESSAGE):
+        words = (words + part)[-MESSAGE:]
+    return words.decode("utf-8", "replace").strip()
+
+
+def _room(settings: Settings, folder: Folder, uid: int | None) -> int:
+    """Bytes that a full core may take: of the file system, and of its user's share."""
+    free = os.fstatvfs(folder.descriptor)
+    room = min(settings.full_bytes, free.f_bavail * free.f_frsize - settings.reserve)
+    if uid is None:
+        return room
+    names = [name for name in os.listdir(folder.store) if name.endswith(mark_of(uid))]
+    return min(room, share_left(folder.store, names))
 
 
 def _await(ready: int, folder: Folder) -> None:
-    """Until the breadcrumb is on the disk; a watcher that was killed leaves that to the worker."""
-    try:
-        told = os.read(ready, 1)
-    except OSError:
-        return  # asked before
-    if not told:
+    """Until the breadcrumb is on the disk; a watcher that was killed leaves that to the keeper."""
+    if not os.read(ready, 1):
         sync_trace(folder)
     os.close(ready)
-
-
-def _stream_full(
-    folder: Folder, settings: Settings, stream: Stream, parts: Parts, account: Account, found: Gathered
-) -> None:
-    free = os.fstatvfs(folder.descriptor)
-    limit = min(settings.full_bytes, free.f_bavail * free.f_frsize - settings.reserve)
-    widen(stream.descriptor)
-    descriptor = folder.create(FULL_CORE)
-    try:
-        size, written, whole = stream.drain_to(descriptor, limit)
-    except OSError as problem:
-        folder.remove(FULL_CORE)
-        parts.gaps.append((FULL_CORE, f"{problem.strerror}: the full core was given up"))
-        return
-    finally:
-        account.moment("streamed")
-        os.close(descriptor)
-    if not whole and written + limits.PIPE_BYTES > limit:
-        folder.remove(FULL_CORE)
-        parts.gaps.append((FULL_CORE, f"it needs more than the {limit} bytes it may have"))
-        return
-    if not whole:
-        found.streamed = "the kernel's core ended early"
-    account.full = {"file": FULL_CORE, "size": size, "written": written, "whole": whole}
-
-
-def _say(done: int, text: str) -> None:
-    try:
-        os.write(done, text.encode("utf-8", "replace") + b"\n")
-    except OSError:
-        return  # the watcher is gone
 
 
 def _bound(settings: Settings) -> None:

@@ -10,6 +10,7 @@ SOCKETS_SECONDS = 0.5  # a host with 100,000 connections answers in 0.3 s
 DECIDE_SECONDS = 0.02  # of looking for the server's texts inside a program of another name
 DECIDE_HANG_SECONDS = 30.0  # reading the program at all: a hundred crashes at once take 10 s on 2 cores
 STALL_SECONDS = 120.0  # one mebibyte of a foreign core, from the kernel into its file
+GATHER_SECONDS = 5.0  # everything out of /proc together: notes and memory, which are read last, keep 3 s
 HOLD_SECONDS = 8.0  # all of the above together: the process is let go then, whatever is missing
 MINIMAL_SECONDS = 30.0  # with writing and syncing; a disk that needs longer is ill
 FULL_SECONDS = 300.0  # systemd's RuntimeMaxSec for its own handler
@@ -56,6 +57,8 @@ KEPT_BYTES = 128 << 20  # all of it
 FULL_BYTES = 64 << 30  # of one full core, unless the settings say less
 RESERVE = 256 << 20  # free space of the file system that a capture never uses up
 STORED = 500  # captures in the store: a crash loop must not fill it; retention keeps fewer
+STORED_OF_USER = 250  # of one user's processes: whoever crashes for fun leaves the others half of the places
+USER_PART = 2  # and half of the file system
 COPY_BYTES = 512 << 20  # of a program whose file is gone; a native server with debug information has 220 MB
 TRACE_BYTES = (
     4096  # the breadcrumb's size from the start: its outcome is written in place, on a full disk too

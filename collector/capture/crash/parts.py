@@ -24,9 +24,14 @@ class Parts:
     def __init__(self) -> None:
         self.gaps: list[tuple[str, str]] = []
         self.seconds: dict[str, float] = {}
-        self.until = monotonic() + limits.HOLD_SECONDS
+        self.began = monotonic()
+        self.until = self.began + limits.GATHER_SECONDS
         self._armed = False
         _signal.signal(_signal.SIGALRM, self._alarm)
+
+    def last(self) -> None:
+        """What follows may use up the whole time that the process is held."""
+        self.until = self.began + limits.HOLD_SECONDS
 
     def _alarm(self, *_: object) -> None:
         if self._armed:

@@ -8,12 +8,13 @@ core on its standard input. Anything else: nothing.
 import os
 import stat
 import sys
+from errno import ESRCH
 
 from collector.capture.crash import limits, stall
 from collector.capture.crash.corefile import PAGE, write_sparse
 from collector.capture.crash.kmsg import tell
 from collector.capture.crash.proc import Process, read_file
-from collector.capture.crash.request import UNLIMITED, Crash, expand
+from collector.capture.crash.request import UNLIMITED, Crash, expand, file_name
 
 _USES_PID = "/proc/sys/kernel/core_uses_pid"
 _PIDFD = 3  # COREDUMP_PIDFD_NUMBER: where the kernel puts the descriptor that %F names
@@ -22,16 +23,18 @@ _PATH_ROOM = 4096
 _CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 
 
-def pass_on(crash: Crash, previous: str) -> int:
+def pass_on(crash: Crash, previous: str, process: "Process | None" = None) -> int:
     """Exit status; does not return when another program takes over. Raises nothing for what goes wrong
-    there: like the kernel it leaves a line in the kernel's log."""
+    there: like the kernel it leaves a line in the kernel's log. ``process``: the dying one, held open."""
     try:
+        if process is not None and "%f" in previous:
+            _name(crash, process)
         if previous.startswith("|"):
             return _to_program(crash, previous[1:])
         if previous.startswith("@"):
             tell(f"PID {crash.pid}: the previous core_pattern is a socket, which only the kernel can use")
             return 1
-        return _to_file(crash, previous)
+        return _to_file(crash, previous, process)
     except (OSError, ValueError) as problem:
         tell(f"PID {crash.pid}: not passed on ({problem})")
         return 1
@@ -77,7 +80,15 @@ def core_name(crash: Crash, pattern: str) -> str:
     return name[:_PATH_ROOM]
 
 
-def _to_file(crash: Crash, pattern: str) -> int:
+def _name(crash: Crash, process: Process) -> None:
+    """%f by the program's link: in %E a slash cannot be told from an exclamation mark."""
+    try:
+        crash.values["f"] = file_name(process.link("exe").rpartition("/")[2])
+    except OSError:
+        return
+
+
+def _to_file(crash: Crash, pattern: str, process: "Process | None") -> int:
     name = core_name(crash, pattern)
     if not name or crash.core_limit < PAGE:  # min_coredump
         return 0
@@ -85,14 +96,15 @@ def _to_file(crash: Crash, pattern: str) -> int:
         tell(f"PID {crash.pid}: can only dump core to a fully qualified path")
         return 1
     stall.end_after(limits.STALL_SECONDS)
-    descriptor = _create(crash, name)
+    if process is None:  # its number may be another's by now
+        raise ProcessLookupError(ESRCH, "the process is gone")
+    descriptor = _create(crash, name, process)
     _drain(descriptor, crash.core_limit)
     return 0
 
 
-def _create(crash: Crash, name: str) -> int:
+def _create(crash: Crash, name: str, process: Process) -> int:
     """The new file, opened where the process stood and with its rights. There is no way back from them."""
-    process = Process(crash.pid)
     status = process.read("status")
     owner, group, groups = file_identity(status)
     owner = 0 if crash.as_root else owner

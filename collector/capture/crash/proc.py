@@ -46,6 +46,15 @@ class Process:
         return int(fields[19])
 
 
+def pid_of(pidfd: int) -> "int | None":
+    """The PID a pidfd stands for: -1 once it was reaped, None where that cannot be told."""
+    for line in read_file(f"/proc/self/fdinfo/{pidfd}", 4096).split(b"\n"):
+        name, _, value = line.partition(b":")
+        if name == b"Pid" and value.strip().lstrip(b"-").isdigit():
+            return int(value)
+    return None
+
+
 def read_some(descriptor: int, limit: int) -> bytes:
     """Up to ``limit`` bytes of an open file, which is closed."""
     parts, left = [], limit

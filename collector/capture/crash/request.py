@@ -72,8 +72,16 @@ def parse(words: list[str]) -> Crash:
     rest = words[2:]
     path = next((at for at, word in enumerate(rest) if at and word.startswith("!")), len(rest))
     thread, program = " ".join(rest[:path]), " ".join(rest[path:])
-    values.update(h=words[1], e=thread, E=program, f=program.rpartition("!")[2] or thread)
+    values.update(h=file_name(words[1]), e=file_name(thread), E=program)
+    values["f"] = file_name(program.rpartition("!")[2])  # ambiguous: passing on asks the process itself
     return Crash(values)
+
+
+def file_name(name: str) -> str:
+    """A name as the kernel puts it into a path: no slash, never a folder's own or its parent's, never empty
+    (``cn_printf`` in fs/coredump.c)."""
+    plain = name.replace("/", "!")
+    return f"!{plain[1:]}" if plain in ("", ".", "..") else plain
 
 
 def expand(pattern: str, crash: Crash) -> str:

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from analyzers.errors import UserError
+from collector.capture.crash.store import put
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -79,10 +80,7 @@ def write_synced(path: Path, text: str, mode: int = 0o644) -> None:
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     try:
         os.fchmod(descriptor, mode)
-        done = 0
-        while done < len(data):
-            done += os.write(descriptor, data[done:])
-        os.fsync(descriptor)
+        put(descriptor, data)
     except OSError:
         os.unlink(new)
         raise

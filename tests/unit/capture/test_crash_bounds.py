@@ -115,7 +115,8 @@ def test_a_core_is_created_with_the_rights_of_its_process(
             assert process.poll() is None
         # WHEN the handler creates its core file
         crash = crash_of(process.pid)
-        said = in_child(lambda: oct(os.fstat(passon._create(crash, "core")).st_mode))
+        held = Process(process.pid)
+        said = in_child(lambda: oct(os.fstat(passon._create(crash, "core", held)).st_mode))
     finally:
         process.kill()
         process.communicate()

@@ -65,10 +65,10 @@ CREATE TABLE evidence (seq INTEGER PRIMARY KEY, stream TEXT NOT NULL, kind TEXT 
   mono REAL, boot_id TEXT, pid INTEGER, start_time REAL, size INTEGER NOT NULL, json TEXT NOT NULL);
 CREATE TABLE incidents (id TEXT PRIMARY KEY, revision INTEGER NOT NULL, kind TEXT NOT NULL,
   state TEXT NOT NULL, opened REAL NOT NULL, revised REAL NOT NULL, boot_id TEXT, pid INTEGER,
-  size INTEGER NOT NULL, json TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE attachments (incident TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+  size INTEGER NOT NULL, json TEXT NOT NULL);
+CREATE TABLE attachments (seq INTEGER PRIMARY KEY, incident TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
   size INTEGER NOT NULL, sha256 TEXT NOT NULL, state TEXT NOT NULL,
-  private INTEGER NOT NULL DEFAULT 0, added REAL NOT NULL, PRIMARY KEY (incident, name)) WITHOUT ROWID;
+  private INTEGER NOT NULL DEFAULT 0, added REAL NOT NULL, UNIQUE (incident, name));
 CREATE TABLE deliveries (sink TEXT NOT NULL, incident TEXT NOT NULL, revision INTEGER NOT NULL,
   state TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0, problem TEXT,
   PRIMARY KEY (sink, incident)) WITHOUT ROWID;
@@ -82,7 +82,8 @@ CREATE TABLE servers (key TEXT PRIMARY KEY, state TEXT NOT NULL, wall REAL NOT N
 CREATE TABLE transitions (seq INTEGER PRIMARY KEY, key TEXT NOT NULL, before TEXT, after TEXT NOT NULL,
   wall REAL NOT NULL, mono REAL);
 CREATE INDEX incidents_by_state ON incidents (state, opened);
-CREATE INDEX attachments_by_age ON attachments (state, added);
+CREATE INDEX incidents_by_revision ON incidents (opened, id, revision);
+CREATE INDEX attachments_by_age ON attachments (state, seq);
 """
 MIGRATIONS: tuple[str, ...] = (_V1, _V2)  # the n-th one makes version n out of version n - 1
 

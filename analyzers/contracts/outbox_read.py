@@ -69,7 +69,7 @@ class OutboxReader:
             "WHERE incident = ? ORDER BY name",
             (incident,),
         )
-        return [_attachment(*row) for row in rows]
+        return [attachment_row(*row) for row in rows]
 
     def attachment_path(self, row: AttachmentRow) -> Path | None:
         """Its file; None when it was dropped or is not there. Open it without following links."""
@@ -188,7 +188,8 @@ def _open(uri: str) -> sqlite3.Connection:
     return connection
 
 
-def _attachment(*row: Any) -> AttachmentRow:
+def attachment_row(*row: Any) -> AttachmentRow:
+    """(incident, name, kind, size, sha256, state, private, added) as selected."""
     incident, name, kind, size, sha256, state, private, added = row
     return AttachmentRow(incident, name, kind, size, sha256, state, bool(private), added)
 

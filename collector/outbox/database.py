@@ -8,7 +8,7 @@ from pathlib import Path
 from analyzers.contracts.outbox import APPLICATION_ID, MIGRATIONS, VERSION
 from analyzers.contracts.outbox_read import demand_known
 from analyzers.errors import UserError
-from collector.outbox.limits import BUSY_SECONDS, CHECKED_BYTES, WAL_BYTES, WAL_PAGES
+from collector.outbox.limits import BUSY_SECONDS, CHECKED_BYTES, PAGE
 
 DAMAGE = ("malformed", "not a database", "disk image", "corrupt", "missing from index")
 
@@ -17,12 +17,14 @@ class DamagedError(Exception):
     """The database is damaged; the message is SQLite's."""
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """The database, of this program's version. Raises DamagedError, UserError (newer, or no outbox) and
+def connect(path: Path, log_bytes: int) -> sqlite3.Connection:
+    """The database, of this program's version; its log is folded back at half of ``log_bytes``.
+
+    Raises DamagedError, UserError (newer, or no outbox) and
     sqlite3.OperationalError (full disk, no rights)."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        _set_up(connection)
+        _set_up(connection, log_bytes)
         _check(connection, path)
     except sqlite3.DatabaseError as error:
         connection.close()
@@ -40,7 +42,7 @@ def damaged(error: sqlite3.DatabaseError) -> bool:
     return any(word in str(error) for word in DAMAGE)
 
 
-def _set_up(connection: sqlite3.Connection) -> None:
+def _set_up(connection: sqlite3.Connection, log_bytes: int) -> None:
     run = connection.execute
     fresh = run("PRAGMA page_count").fetchone()[0] == 0
     if fresh:
@@ -55,8 +57,8 @@ def _set_up(connection: sqlite3.Connection) -> None:
             remedy="put the outbox on a local disk",
         )
     run("PRAGMA synchronous = FULL")
-    run(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
-    run(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+    run(f"PRAGMA wal_autocheckpoint = {log_bytes // (2 * PAGE)}")
+    run(f"PRAGMA journal_size_limit = {log_bytes}")
     run("PRAGMA cache_size = -2048")
     _migrate(connection)
 

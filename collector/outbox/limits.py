@@ -7,8 +7,8 @@ DEFAULT_BYTES = 1 << 30  # as the agent's settings: weeks of incidents, and a da
 EVIDENCE_SHARE = 0.25
 SLACK = 1 / 16  # room made beyond what is needed, so that not every commit has to make some
 FLUSH_SECONDS = 1.0  # one sync a second is nothing to any disk, and a line is at most a second from safe
-WAL_PAGES = 1000  # pages of 4 KiB before the log is folded back: SQLite's own default
-WAL_BYTES = 8 << 20  # what the log is cut down to after that
+PAGE = 4096  # bytes, SQLite's own default
+WAL_BYTES = 8 << 20  # of the log, at most: some twenty seconds of a busy host's lines
 RETRY_SECONDS = (
     2.0  # between tries while the disk is full: soon enough for a person who just freed some space
 )

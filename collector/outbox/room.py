@@ -7,12 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzers.contracts.outbox import CLOSED, DATABASE, DROPPED, KEPT, OPEN, PENDING
+from analyzers.contracts.outbox import CLOSED, DROPPED, KEPT, OPEN, PENDING
 from collector.outbox.apply import EVIDENCE_BYTES, count
 from collector.outbox.limits import EVICT_ROWS, EVIDENCE_SHARE, SLACK, WAL_BYTES
 
-# A reader that keeps a transaction open makes the log grow; throwing incidents away would not shrink it.
-MOST_LOG = 2 * WAL_BYTES
 _OF_OPEN = (
     "EXISTS (SELECT 1 FROM incidents i WHERE i.state = 'open' AND i.pid = evidence.pid "
     "AND (i.boot_id IS NULL OR evidence.boot_id IS NULL OR i.boot_id = evidence.boot_id))"
@@ -27,7 +25,6 @@ class Room:
     folder: Path
     max_bytes: int
     sinks: tuple[str, ...] = ()
-    coming: int = 0  # bytes about to be written
     files: list[str] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
 
@@ -38,16 +35,23 @@ class Room:
         if evidence > most:
             self._evidence(evidence - most + int(most * SLACK), spare_open=True)
             self._evidence(self._evidence_bytes() - most, spare_open=False)
-        over = self.size() + self.coming - self.max_bytes
+        over = self.size() - self.max_bytes
         if over > 0:
             self._all(over + int(self.max_bytes * SLACK))
         count(self.db, self.counted)
 
     def size(self) -> int:
-        """Bytes that are in use: pages that hold something, the log, the attachments."""
-        pages = self._one("PRAGMA page_count") - self._one("PRAGMA freelist_count")
-        log = self.folder / f"{DATABASE}-wal"
-        return pages * self._one("PRAGMA page_size") + min(_size(log), MOST_LOG) + self._attached()
+        """Bytes that are needed: the database's pages in use, the log's share, the attachments."""
+        return self._pages(self._one("PRAGMA freelist_count")) + log_bytes(self.max_bytes) + self._attached()
+
+    def give_back(self) -> None:
+        """After the transaction: pages that deletions left are cut off where they are missed."""
+        free = self._one("PRAGMA freelist_count")
+        if free and self.size() + free * self._one("PRAGMA page_size") > self.max_bytes:
+            self.db.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
+
+    def _pages(self, free: int) -> int:
+        return (self._one("PRAGMA page_count") - free) * self._one("PRAGMA page_size")
 
     def _all(self, need: int) -> None:
         """The order: attachments, evidence, delivered closed incidents, evidence of open ones, the rest."""
@@ -67,7 +71,7 @@ class Room:
     def _attachments(self, need: int) -> int:
         freed = 0
         rows = self.db.execute(
-            "SELECT sha256, max(size), max(added) AS newest FROM attachments WHERE state = ? "
+            "SELECT sha256, max(size), max(seq) AS newest FROM attachments WHERE state = ? "
             "GROUP BY sha256 ORDER BY newest",
             (KEPT,),
         ).fetchall()
@@ -138,8 +142,6 @@ class Room:
         return int(self.db.execute(question).fetchone()[0])
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+def log_bytes(max_bytes: int) -> int:
+    """The log's share of the bound."""
+    return min(WAL_BYTES, int(max_bytes * SLACK))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from collector.outbox import folder as places
 from collector.outbox.apply import apply, count
 from collector.outbox.blobs import Staged, UnfitError, remove_unnamed, stage, sweep
 from collector.outbox.database import DamagedError, connect, damaged
-from collector.outbox.limits import DEFAULT_BYTES, FLUSH_SECONDS, RETRY_SECONDS
+from collector.outbox.limits import BUSY_SECONDS, DEFAULT_BYTES, FLUSH_SECONDS, RETRY_SECONDS
 from collector.outbox.pending import Pending
-from collector.outbox.room import MOST_LOG, Room
+from collector.outbox.room import Room, log_bytes
+from collector.outbox.rows import Row
 from collector.outbox.write import NewAttachment, Write
 
+MOST_LOGS = 4  # times its share: a reader that keeps a transaction open lets the log grow
 _INTERNAL = ("evidence_bytes",)
 
 
@@ -53,6 +55,7 @@ class Store:
     ) -> None:
         self.folder, self.max_bytes, self.sinks = folder, max_bytes, ()  # type: tuple[Path, int, tuple[str, ...]]
         self.pending = Pending()
+        self.changes = 0  # rises with every incident and attachment handed in
         self._lock, self._wall, self._mono = lock, wall, mono
         self._db: sqlite3.Connection | None = None
         self._inode = 0
@@ -62,10 +65,12 @@ class Store:
         self._counters: dict[str, int] = {}
         self._commits = 0
         self._aside = places.aside(folder)
+        self._held = 0
 
     def put(self, write: Write) -> None:
         """Take ``write`` in; it is on the disk after the next ``flush`` or due ``tick``."""
         self.pending.put(write)
+        self.changes += bool(write.incidents or write.attachments)
         if self._since is None and not self.pending.empty:
             self._since = self._mono()
 
@@ -108,6 +113,13 @@ class Store:
         state = "ok" if self._problem is None else "memory"
         problem = self._problem or self._grown()
         return OutboxHealth(state, problem, waiting.bytes, dropped, self._aside, self._commits)
+
+    def note(self, *, progress: Iterable[Row] = (), asked: Iterable[Row] = ()) -> None:
+        """How far deliveries are: rows of ``deliveries`` and ``wanted``, on the disk with the next flush."""
+        self.pending.progress.update({(row[0], row[1]): row for row in progress})
+        self.pending.asked.update({(row[0], row[1], row[2]): row for row in asked})
+        if self._since is None and not self.pending.empty:
+            self._since = self._mono()
 
     def cursors(self) -> dict[str, str]:
         """Where each stream goes on, the last one handed in included. Empty when nothing can be read."""
@@ -172,7 +184,7 @@ class Store:
             return self._db
         self._disconnect()
         path = places.make_database(self.folder)
-        db = connect(path)
+        db = connect(path, log_bytes(self.max_bytes))
         self._db, self._inode = db, path.stat().st_ino
         (self.folder / "attachments").mkdir(mode=0o700, exist_ok=True)
         sweep(self.folder, db)
@@ -193,12 +205,14 @@ class Store:
     def _write_out(self) -> None:
         db = self._connect()
         staged, left, trouble = self._stage()
-        unnamed = self._transaction(db, staged)
+        room = Room(db, self.folder, self.max_bytes, self.sinks)
+        unnamed = self._transaction(db, staged, room)
         self._commits += 1
         self.pending.taken(left)
         self._since = None if self.pending.empty else self._mono()
         remove_unnamed(self.folder, db, unnamed)
-        self._shrink(db)
+        room.give_back()
+        self._fold(db)
         self._recount(db)
         if trouble is not None:
             raise trouble  # the metadata is safe; an attachment waits for space
@@ -217,12 +231,11 @@ class Store:
             waiting.pop(0)
         return staged, [], None
 
-    def _transaction(self, db: sqlite3.Connection, staged: list[Staged]) -> list[str]:
+    def _transaction(self, db: sqlite3.Connection, staged: list[Staged], room: Room) -> list[str]:
         """Returns digests of files that may have lost their row."""
         try:
             db.execute("BEGIN IMMEDIATE")
             unnamed = apply(db, self.pending, staged, self._wall())
-            room = Room(db, self.folder, self.max_bytes, self.sinks)
             room.make()
             db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -238,17 +251,6 @@ class Store:
                 db.execute("ROLLBACK")
         except sqlite3.Error:
             self._disconnect()
-
-    def _shrink(self, db: sqlite3.Connection) -> None:
-        """Give pages back that deletions left, when the files as they lie are over the bound."""
-        log = self.folder / f"{DATABASE}-wal"
-        pages, free = (
-            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count")
-        )
-        if not free or pages * 4096 <= self.max_bytes // 2 or not log.exists():
-            return
-        db.execute("PRAGMA incremental_vacuum").fetchall()
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _recount(self, db: sqlite3.Connection) -> None:
         self._counters = dict(db.execute("SELECT name, value FROM counters").fetchall())
@@ -275,7 +277,7 @@ class Store:
             f"{self.folder}: nothing can be written ({what}): it goes on in memory; "
             "free space there or see its rights"
         )
-        if not isinstance(error, sqlite3.OperationalError) or "full" not in str(error):
+        if isinstance(error, sqlite3.Error) and "full" not in str(error):
             self._disconnect()  # after an I/O error a new connection recovers what the old one cannot
 
     def _disconnect(self) -> None:
@@ -286,14 +288,23 @@ class Store:
         except sqlite3.Error:
             return
 
+    def _fold(self, db: sqlite3.Connection) -> None:
+        """A log over its share is folded back at once, unless a reader that reads on and on needs it."""
+        size = (self.folder / f"{DATABASE}-wal").stat().st_size
+        if size <= log_bytes(self.max_bytes):
+            self._held = 0
+            return
+        db.execute("PRAGMA busy_timeout = 0")
+        busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        db.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+        self._held = size if busy else 0
+
     def _grown(self) -> str | None:
-        try:
-            size = (self.folder / f"{DATABASE}-wal").stat().st_size
-        except OSError:
+        """Told from four times its share on: a reader may be there for a moment."""
+        if self._held <= MOST_LOGS * log_bytes(self.max_bytes):
             return None
-        if size <= MOST_LOG:
-            return None
-        return f"{self.folder}: a reader keeps the log from shrinking ({size >> 20} MiB); end what reads it"
+        grown = f"a reader keeps the log from shrinking ({self._held >> 20} MiB)"
+        return f"{self.folder}: {grown}; end what reads it"
 
 
 def open_store(

@@ -1,0 +1,1 @@
+"""The agent's continuous sources: each a reader of its own with its cursor (contract: sources/stream.py)."""

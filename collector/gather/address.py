@@ -15,6 +15,7 @@ from collector.gather.living import Known
 from collector.gather.network import Listener, listeners, reachable_path, unix_listeners, within
 from collector.gather.servers import Server
 from collector.gather.settings import told
+from collector.gather.tools import quoted
 from collector.sources.probes import Probe, probe_health
 from collector.sources.target import Target
 
@@ -121,7 +122,11 @@ def _at(haul: Haul, server: Server, path: str) -> Listener | None:
     reached = reachable_path(server.pid, path)
     if reached is None:
         why = f"its unix socket {path} is gone or cannot be reached from here"
-        _unclear(haul, why, f"curl -sm 5 --unix-socket {path} http://localhost/props, where the server runs")
+        _unclear(
+            haul,
+            why,
+            f"curl -sm 5 --unix-socket {quoted(path)} http://localhost/props, where the server runs",
+        )
         return None
     return Listener("127.0.0.1", 0, reached)
 

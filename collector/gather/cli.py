@@ -7,6 +7,8 @@ import os
 import shlex
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from analyzers.bundle.write import ARCHIVE_SUFFIX
+from analyzers.cli.extras import install_line
 from analyzers.cli.output import printing
 from analyzers.contracts.bundle import Manifest
 from analyzers.errors import EXIT_OK, UserError
@@ -27,14 +30,14 @@ from collector.gather.journal import JOURNAL_SECONDS, Journal, demand_folder
 from collector.gather.living import identify, passive_look, surroundings
 from collector.gather.servers import Server
 from collector.gather.stopping import tidied
-from collector.gather.tools import read_text
+from collector.gather.tools import read_piped
 from collector.gather.wanted import Wanted, wanted
 
 if TYPE_CHECKING:
     from collector.gather.live import Ways
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-LIVE_PACKAGE, INSTALL = "httpx", "pip install 'llama-blackbox[agent]'"
+LIVE_PACKAGE, EXTRA = "httpx", "agent"
 MAX_KEY_FILE = 1 << 16
 MAX_BETWEEN = 600.0
 LIVE_JOURNAL_SECONDS = 10.0  # a hang may be over before a slow journal has answered
@@ -76,17 +79,32 @@ def run(
         "--api-key-file": api_key_file,
     }
     _fitting(asked, live, port, [name for name, value in told.items() if value is not None])
-    with tidied(), tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
+    with tidied(), _room() as folder:
         if live:
             ways = _ways(seconds, stacks=stacks, metrics=metrics, key_file=api_key_file)
             ways = replace(ways, port=port, prefix=api_prefix)
             haul, words = _live(places, asked, ways, include_private)
         else:
-            haul, words = _gathered(places, asked, Path(folder), include_private)
+            haul, words = _gathered(places, asked, folder, include_private)
         manifest = haul.write(target, private=include_private, memory=with_core, overwrite=force)
     with printing():
         print(_told(words, target, manifest, haul))
     return EXIT_OK
+
+
+@contextmanager
+def _room() -> Iterator[Path]:
+    """A private temporary folder. Raises UserError on a host that has no place for one."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="llama-blackbox-")
+    except OSError as error:
+        raise UserError(
+            f"no temporary folder can be made ({(error.strerror or 'error').lower()})",
+            where=visible(tempfile.tempdir or "TMPDIR"),
+            remedy="free some space there, or set TMPDIR to a folder that can be written to",
+        ) from None
+    with made as folder:
+        yield Path(folder)
 
 
 def _target(output: Path | None, force: bool) -> Path:
@@ -133,7 +151,7 @@ def _gathered(places: Places, asked: Wanted, folder: Path, private: bool) -> tup
 def _ways(seconds: float | None, *, stacks: bool, metrics: bool, key_file: Path | None) -> Ways:
     """How to look. Raises UserError for a span or a key file that cannot be used, or without the extra."""
     if importlib.util.find_spec(LIVE_PACKAGE) is None:
-        raise UserError(f"--live needs {LIVE_PACKAGE}", where="collect", remedy=f"run: {INSTALL}")
+        raise UserError(f"--live needs {LIVE_PACKAGE}", where="collect", remedy=f"run: {install_line(EXTRA)}")
     from collector.gather import live  # httpx: 60 ms, and only in the extra
 
     ways = live.Ways(stacks=stacks, metrics=metrics)
@@ -164,7 +182,7 @@ def look_live(places: Places, server: Server, ways: Ways, *, private: bool = Fal
 
 
 def _key(path: Path) -> str:
-    data = read_text(path, MAX_KEY_FILE)
+    data = read_piped(path, MAX_KEY_FILE)
     if data is None:
         raise UserError(
             "cannot be read", where=f"--api-key-file {path}", remedy="check the path and its rights"

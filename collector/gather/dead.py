@@ -14,11 +14,13 @@ from analyzers.logs.entries import Entry
 from analyzers.privacy.redact import Redactor
 from collector.gather import logs, machine, units
 from collector.gather.deaths import SESSIONS, Death, Places
+from collector.gather.foreign import ADMINISTRATOR, ANYBODY
 from collector.gather.haul import Haul
 from collector.gather.journal import Journal
-from collector.gather.kernellines import of_server_or_machine
+from collector.gather.kernellines import export_of_server_or_machine, of_server_or_machine
 from collector.gather.settings import add_preset, missing_settings, settings_evidence
 from collector.gather.slim import core_file, slim_or_gap
+from collector.gather.tools import quoted
 from collector.sources.kernel import as_dmesg, read_kernel_lines
 from collector.sources.modelfile import look_at_model
 from collector.sources.process import model_files
@@ -141,13 +143,16 @@ def _kernel(haul: Haul, places: Places, death: Death) -> None:
     boot = death.boot_id.replace("-", "") if death.boot_id else None
     since, until = death.wall - KERNEL_BEFORE, death.wall + AFTER_DEATH
     cut = places.journal.slice(["_TRANSPORT=kernel"], since=since, until=until, boot=boot)
-    if cut.data:
-        haul.add("kernel.export", cut.data, "journal-export")
-        return
     threads = {stack.tid for item in haul.evidence if (stack := fact_of(item, StackFact)) is not None}
     tids = frozenset(tid for tid in (death.tid, death.pid, *threads) if tid is not None)
     # A PID alone is no reason to leave out a line: the number in it is the thread's.
-    add_kernel_ring(haul, places, death.wall, boot, tids if threads or death.tid is not None else None)
+    known = threads or death.tid is not None
+    if cut.data:
+        data = export_of_server_or_machine(cut.data, tids) if known else cut.data
+        if data:
+            haul.add("kernel.export", data, "journal-export")
+        return
+    add_kernel_ring(haul, places, death.wall, boot, tids if known else None)
 
 
 def add_kernel_ring(
@@ -181,7 +186,8 @@ def _settings(haul: Haul, death: Death, unit: units.Unit | None) -> None:
     source = f"systemctl show {unit.name} (as it is now)" if unit and unit.args else "the core's notes"
     who = Incarnation(pid=death.pid, boot_id=death.boot_id)
     haul.facts([settings_evidence(args, env, haul.redactor, source, who)])
-    add_preset(haul, args, env)
+    told = unit is not None and bool(unit.args)  # by its administrator; else by the dead process itself
+    add_preset(haul, args, env, ADMINISTRATOR if told else ANYBODY, cwd=unit.folder if unit else None)
     root = unit.folder if unit and unit.folder else Path("/")
     files = [str(root / path) for path in model_files(args, env)]
     # Context only: the file may have come or gone since the death.
@@ -197,7 +203,9 @@ def _log_files(haul: Haul, unit: units.Unit) -> None:
         data = logs.bounded(path)
         if data is None:
             haul.gap(
-                "the server's log file", "it may not be read, or is gone", f"sudo cat {path} > server.log"
+                "the server's log file",
+                "it may not be read, or is gone",
+                f"sudo cat {quoted(path)} > server.log",
             )
         else:
             haul.add(f"server-{number}.log" if number else "server.log", data)

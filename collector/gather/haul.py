@@ -11,8 +11,14 @@ from analyzers.contracts.bundle import CONTEXT, Manifest
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Gap, Host, Process
 from analyzers.privacy.redact import Redactor
+from analyzers.privacy.walk import clean_model
 
 CORE_FACT = "core-"  # beginning of the ids of what was read in the core
+
+
+def spelled(text: str) -> str:
+    """A path that is no UTF-8 (the kernel takes any bytes), its bytes written as ``\\xff``: JSON has none."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def without_core(evidence: Iterable[Evidence]) -> list[Evidence]:
@@ -73,16 +79,16 @@ class Haul:
         self, target: Path, *, private: bool = False, memory: bool = False, overwrite: bool = False
     ) -> Manifest:
         """Write the bundle. Raises UserError as ``write_bundle``."""
-        evidence = self.evidence
+        evidence = [clean_model(item, spelled) for item in self.evidence]
         if memory and self.core is not None:
             self.add("core", self.core, "core")
             evidence = without_core(evidence)  # triage reads the core itself, and would count its facts twice
         lives = [item.incarnation for item in self.evidence if item.incarnation.start_time is not None]
         parts = ManifestParts(
-            host=self.host,
-            process=self.process,
+            host=clean_model(self.host, spelled),
+            process=clean_model(self.process, spelled),
             incarnations=list(dict.fromkeys(lives)),
-            gaps=self.gaps,
+            gaps=[clean_model(gap, spelled) for gap in self.gaps],
             kinds=self.kinds,
         )
         return write_bundle(

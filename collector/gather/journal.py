@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import shlex
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 from analyzers.contracts.report import Gap
 from analyzers.errors import UserError
 from analyzers.logs.entries import Entry, export_entries
+from analyzers.privacy.visible import visible
 from collector.gather.tools import Ran, run
 
 TOOL = "journalctl"
@@ -122,7 +124,7 @@ class Journal:
     def _missed(
         self, ran: Ran, argv: Sequence[str], matches: Sequence[str], head_only: bool
     ) -> Iterator[Gap]:
-        command = " ".join(["sudo", *argv, *matches, "> server.export"])
+        command = f"{shlex.join(['sudo', *argv, *map(visible, matches)])} > server.export"
         if ran.outcome == "missing":
             yield Gap(what="journal", why=f"{TOOL} is not installed", command=NO_JOURNAL)
         elif ran.outcome == "time":

@@ -5,10 +5,13 @@ What other programs did is neither evidence nor anybody's business who gets the 
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator
 
+from analyzers.logs.entries import export_entries
 from analyzers.logs.kernel import parse_kernel_body
+from collector.gather.journal import ENTRY_START
 from collector.sources.kernel import KernelLine
 
 FOLLOWING = 0.05  # seconds; the registers and code bytes of a fault come within a millisecond
@@ -34,6 +37,23 @@ def of_server_or_machine(lines: Iterable[KernelLine], tids: frozenset[int]) -> I
             until = line.mono + FOLLOWING
         if own or fact is not None or _MACHINE.search(line.text) or line.mono <= until:
             yield line
+
+
+def export_of_server_or_machine(data: bytes, tids: frozenset[int]) -> bytes:
+    """The same of the journal's export format: whole entries, byte for byte, each ended by an empty line."""
+    first, *more = data.strip(b"\n").split(ENTRY_START)
+    pieces = {
+        number: piece for number, piece in enumerate([first, *(ENTRY_START[2:] + each for each in more)])
+    }
+    rows = [(_line_of(piece), number) for number, piece in pieces.items()]
+    kept = {id(line) for line in of_server_or_machine((line for line, _ in rows), tids)}
+    return b"".join(pieces[number] + b"\n\n" for line, number in rows if id(line) in kept)
+
+
+def _line_of(piece: bytes) -> KernelLine:
+    for entry in export_entries(io.BytesIO(piece + b"\n\n"), "journal"):
+        return KernelLine((entry.number_of("__MONOTONIC_TIMESTAMP") or 0) / 1e6, entry.text("MESSAGE") or "")
+    return KernelLine(0.0, "")
 
 
 def _numbers(text: str) -> frozenset[int]:

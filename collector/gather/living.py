@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from analyzers.catalogue.loader import known_defects
 from analyzers.catalogue.model import Recognised
@@ -18,6 +17,7 @@ from analyzers.errors import UserError
 from collector.gather import logs, machine, units
 from collector.gather.dead import add_kernel_ring, matches_of
 from collector.gather.deaths import SESSIONS, Places
+from collector.gather.foreign import folders_of, owner_of
 from collector.gather.haul import Haul
 from collector.gather.servers import Server
 from collector.gather.settings import add_preset
@@ -58,7 +58,7 @@ def identify(haul: Haul, places: Places, server: Server, *, private: bool = Fals
     haul.process = _process(server, view, found, build_id)
     if view is not None:
         haul.facts([to_settings_evidence(view)])
-    add_preset(haul, args, env, Path(f"/proc/{server.pid}/root"))
+    add_preset(haul, args, env, owner_of(server.pid), *folders_of(server.pid))
     paths = view.model_files if view is not None else ()
     _model_files(haul, server, paths)
     return Known(found.build, found.first, found.last, tuple(args), env, paths)
@@ -139,6 +139,8 @@ def _logs(haul: Haul, places: Places, server: Server, unit: units.Unit | None) -
         haul.add("journal.export", cut.data, "journal-export")
         return b"\n".join(entry.fields.get("MESSAGE", b"") for entry in islice(cut.entries(), 500))
     why = f"its output goes to a {kind}, whose past cannot be read"
+    if kind.startswith("/"):
+        why = f"the file that its output goes to ({kind}) is empty, or no file that may be read"
     haul.gap("the server's log", why, LOG_COMMANDS.get(kind, "the terminal it runs in"))
     return b""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from analyzers.catalogue.builds import build_number_of
+from collector.gather.tools import open_quietly
 from collector.sources.procfs import GoneError, Process
 
 HEAD_BYTES, TAIL_BYTES = 1 << 20, 16 << 20  # the load and the last hours; the middle is cut with a mark
@@ -26,6 +29,7 @@ def open_log(pid: int) -> tuple[bytes | None, str]:
                 target = process.link(f"fd/{number}")
                 kinds.append(target.partition(":")[0] if ":" in target else target)
                 data = bounded(Path(f"/proc/{pid}/fd/{number}"))
+                process.stat()  # it lives: what was read is its own, and no later process's of the same PID
                 if data:
                     return data, target
     except GoneError:
@@ -37,19 +41,27 @@ def open_log(pid: int) -> tuple[bytes | None, str]:
 
 def bounded(path: Path) -> bytes | None:
     """Beginning and end of a regular file; None when it is none or may not be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
+    opened = open_quietly(path)
+    if opened is None:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    with io.BufferedReader(opened) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             return None
+        # Of size 0 are files that the kernel makes up as they are read, some without an end.
+        return _both_ends(file, found.st_size) if found.st_size else b""
+
+
+def _both_ends(file: IO[bytes], size: int) -> bytes | None:
+    """None when the disk, or the other end of the network, does not give it."""
+    try:
         head = file.read(HEAD_BYTES)
-        start = max(len(head), found.st_size - TAIL_BYTES)
+        start = max(len(head), size - TAIL_BYTES)
         file.seek(start)
         left = start - len(head)
         return head + (CUT % left if left else b"") + file.read(TAIL_BYTES)
+    except OSError:
+        return None
 
 
 def build_in(text: bytes) -> int | None:

@@ -11,20 +11,21 @@ import shutil
 import sys
 from pathlib import Path
 
+from analyzers.cli.extras import install_line
 from analyzers.contracts.report import Gap
 from collector.gather.tools import run
 
 TOOL = "py-spy"
 SECONDS = 10.0  # 70 ms measured; a memory that changes under it makes it try again
 MAX_FRAMES, MAX_THREADS = 200, 500
-INSTALL = "pip install 'llama-blackbox[agent]'"
+EXTRA = "agent"
 
 
 def python_stacks(pid: int) -> tuple[str | None, Gap | None]:
     """One line a frame, of every Python thread; or why there is none. Never stops the process."""
     tool = find_tool()
     if tool is None:
-        return None, Gap(what="Python frames", why=f"{TOOL} is not installed", command=INSTALL)
+        return None, Gap(what="Python frames", why=f"{TOOL} is not installed", command=install_line(EXTRA))
     ran = run([tool, "dump", "--nonblocking", "--json", "--pid", str(pid)], seconds=SECONDS)
     threads = _threads(ran.out) if ran.ok else None
     if threads is None:

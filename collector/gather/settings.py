@@ -9,8 +9,9 @@ from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import SettingsFact, to_evidence
 from analyzers.contracts.report import Gap
 from analyzers.privacy.redact import Redactor
+from collector.gather.foreign import Owner, read_named
 from collector.gather.haul import Haul
-from collector.gather.tools import read_text
+from collector.gather.tools import quoted
 from collector.sources.process import option, sleep_words
 
 PRESETS = ("--models-preset",)
@@ -48,14 +49,22 @@ def settings_evidence(
     )
 
 
-def add_preset(haul: Haul, args: Sequence[str], env: Mapping[str, str], root: Path = Path("/")) -> None:
-    """The router's preset file, as text; ``root`` is where the server sees its files."""
+def add_preset(
+    haul: Haul,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    who: Owner,
+    root: Path = Path("/"),
+    cwd: Path | None = None,
+) -> None:
+    """The router's preset file, as text, where ``who`` may read it; ``root`` and ``cwd`` are the server's."""
     path = told(args, env, PRESETS, "LLAMA_ARG_MODELS_PRESET")
     if path is None:
         return
-    data = read_text(root / path.lstrip("/"), MAX_PRESET)
+    data = read_named(path, MAX_PRESET, who, root, cwd)
     if data is None:
-        haul.gap("the preset file", "it may not be read, or is gone", f"sudo cat {path}")
+        why = "it is gone, or the server's own user may not read it"
+        haul.gap("the preset file", why, f"give {quoted(path)} as text, where it really is the server's")
         return
     haul.context("preset.ini", "".join(_without_keys(data.decode("utf-8", "replace"), haul)))
 

@@ -15,6 +15,7 @@ from analyzers.triage.from_core import core_material
 from analyzers.triage.material import Material
 from collector.gather.corefiles import apport_core
 from collector.gather.haul import CORE_FACT
+from collector.gather.tools import quoted
 
 REPORT_SUFFIX = ".crash"
 
@@ -32,7 +33,7 @@ def core_file(kept: Path, folder: Path) -> Path:
     except OSError as error:
         reason = (error.strerror or "error").lower()
         raise UserError(
-            f"cannot be read ({reason})", where=str(kept), remedy=f"sudo apport-unpack {kept} DIR"
+            f"cannot be read ({reason})", where=str(kept), remedy=f"sudo apport-unpack {quoted(kept)} DIR"
         ) from None
     if not carried:
         raise UserError(
@@ -63,5 +64,5 @@ def slim_or_gap(
     try:
         return slim(path, redactor, exe, symbols), []
     except UserError as problem:
-        command = f"sudo llama-blackbox triage {path}"
+        command = f"sudo llama-blackbox triage {quoted(path)}"
         return Material(), [Gap(what="the core", why=problem.what, command=command)]

@@ -12,7 +12,7 @@ from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import ExitFact, to_evidence
 from analyzers.contracts.report import Gap
 from analyzers.privacy.redact import Redactor
-from collector.gather.tools import read_text, run
+from collector.gather.tools import quoted, read_text, run
 
 TOOL = "systemctl"
 PROPERTIES = (
@@ -94,7 +94,7 @@ def read_unit(name: str) -> tuple[Unit, list[Gap]]:
     if unit.loaded:
         return unit, list(_with_files(unit))
     why = f"systemd does not know {name}" if ran.ok else ran.why
-    return unit, [Gap(what="unit state", why=why, command=f"systemctl show {name} > unit.txt")]
+    return unit, [Gap(what="unit state", why=why, command=f"systemctl show {quoted(name)} > unit.txt")]
 
 
 def parse_unit(name: str, text: str) -> Unit:
@@ -122,7 +122,9 @@ def _with_files(unit: Unit) -> Iterator[Gap]:
         data = read_text(Path(path), MAX_FILE) if path.startswith("/") else b""
         if data is None:
             yield Gap(
-                what="environment file of the unit", why="it may not be read", command=f"sudo cat {path}"
+                what="environment file of the unit",
+                why="it may not be read",
+                command=f"sudo cat {quoted(path)}",
             )
         for line in (data or b"").decode("utf-8", "replace").splitlines():
             key, equals, value = line.strip().partition("=")

@@ -209,12 +209,12 @@ def words(row: Shift | Slowing) -> str:
     if isinstance(row, Shift):
         moved, low, high = (1000 * each for each in astuple(row.difference))
         return (
-            f"{row.build:16} {row.routes:12} sleep moved by {moved:+8.2f} ms ({low:+.2f} … {high:+.2f} at 95 %),"
+            f"{row.build:16} {row.routes:12} sleep moved by {moved:+8.2f} ms ({low:+.2f} … {high:+.2f}),"
             f" {row.cycles} + {row.cycles} sleeps, {row.probes} probes, woken {row.wakes} times"
         )
     ratio, low, high = astuple(row.ratio)
     return (
-        f"{row.build:16} health,props latency x {ratio:.4f} ({low:.4f} … {high:.4f} at 95 %),"
+        f"{row.build:16} health,props latency x {ratio:.4f} ({low:.4f} … {high:.4f}),"
         f" {row.requests} + {row.requests} answers of {row.median_ms:.1f} ms"
     )
 

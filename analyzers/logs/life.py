@@ -77,7 +77,7 @@ def evidence_of(
     id_ = source if part == 1 else f"{source}#{part}"
     if kept.group == OUTSIDE:
         id_ = f"{source}#outside{kept.place}"  # one journal entry can hold a server's and an outside line
-    return to_evidence(
+    made = to_evidence(
         found.fact,
         id=id_,
         source=source,
@@ -88,3 +88,7 @@ def evidence_of(
         elapsed=found.elapsed,
         incarnation=who,
     )
+    day = found.prefix.calendar
+    if day is None or made.wall is not None or made.mono is not None:
+        return made
+    return made.model_copy(update={"data": {**made.data, "calendar": day}})

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from analyzers.logs.calendar import calendar_seconds
+
 MAX_LAYERS = 4  # docker compose over docker stamps over a router's port is three
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
@@ -62,7 +64,8 @@ class Prefix:
 
     ``form``: syslog | dmesg | compose | kubectl | stamped | docker-json | clock | None.
 
-    ``wall`` is Unix seconds (only from stamps with a year and a zone), ``mono`` seconds since boot.
+    ``wall`` is Unix seconds (only from stamps with a year and a zone), ``mono`` seconds since boot,
+    ``calendar`` seconds since the first of January, in the host's zone, of a stamp that has neither.
     """
 
     form: str | None = None
@@ -72,6 +75,7 @@ class Prefix:
     wall: float | None = None
     mono: float | None = None
     cut: bool = False
+    calendar: float | None = None
 
 
 def strip(text: str) -> tuple[Prefix, str]:
@@ -100,13 +104,15 @@ def _syslog(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     if match is None:
         return None
     pid = match["pid"] or match["own"]
+    wall, mono = iso_seconds(match["full"] or match["stamp"]), _mono_of(match["stamp"])
     found = replace(
         prefix,
         form="syslog",
         name=match["tag"] or match["only"] or match["kernel"],
         pid=int(pid) if pid else None,
-        wall=iso_seconds(match["full"] or match["stamp"]),
-        mono=_mono_of(match["stamp"]),
+        wall=wall,
+        mono=mono,
+        calendar=calendar_seconds(match["stamp"]) if wall is None and mono is None else None,
     )
     return found, text[match.end() :]
 
@@ -123,7 +129,9 @@ def _dmesg(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:
     if match is None or (prefix.form == "syslog" and prefix.name != "kernel"):
         return None
     mono = float(match["mono"]) if match["mono"] else None
-    return replace(prefix, form=prefix.form or "dmesg", mono=mono), text[match.end() :]
+    day = calendar_seconds(match["date"] or match["human"] or "") if mono is None else None
+    day = day if day is not None else prefix.calendar
+    return replace(prefix, form=prefix.form or "dmesg", mono=mono, calendar=day), text[match.end() :]
 
 
 def _compose(text: str, prefix: Prefix) -> tuple[Prefix, str] | None:

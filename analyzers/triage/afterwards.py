@@ -8,12 +8,13 @@ the record of the core date the death; the queue's memory tells that the server 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import CoreFact, ExitFact, LogFact, LoopFact, fact_of
 from analyzers.contracts.report import Gap
 from analyzers.triage.clocks import wall_steps
+from analyzers.triage.days import begins_after, later_by
 from analyzers.triage.faults import FATAL_SHAPES, named_in
 from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.relations import NEAR_S
@@ -41,9 +42,10 @@ def before_the_end(incident: Open, items: Sequence[Evidence], lives: Sequence[Li
     dropped = frozenset[str]().union(*(life.ids for life, _ in late))
     kept = [life for life, why in told if why is None]
     gaps = [_not_its_own(life, why) for life, why in late]
+    own = [item for item in items if item.id not in dropped]
     if len(kept) == 1 and not late and _undated(incident, kept[0], items, clocks):
-        gaps.append(_which_use(incident, kept[0]))
-    return Dated([item for item in items if item.id not in dropped], kept, gaps)
+        return _nameless(own, kept[0], [*gaps, _which_use(incident, kept[0])])
+    return Dated(own, kept, gaps)
 
 
 def _clocks(incident: Open, items: Sequence[Evidence]) -> tuple[str, ...]:
@@ -52,6 +54,17 @@ def _clocks(incident: Open, items: Sequence[Evidence]) -> tuple[str, ...]:
     mono = len(boots) < 2 or incident.who.boot_id is not None
     held = {"mono": mono, "wall": not wall_steps(items)}
     return tuple(clock for clock in CLOCKS if held[clock])
+
+
+def _nameless(items: Sequence[Evidence], life: Life, gaps: list[Gap]) -> Dated:
+    """With the life's lines as those of a log that names no process: an equal PID alone is no tie."""
+    made = {item.id: _without_pid(item) for item in life.items}
+    own = replace(life, items=tuple(made.values()))
+    return Dated([made.get(item.id, item) for item in items], [own], gaps)
+
+
+def _without_pid(item: Evidence) -> Evidence:
+    return item.model_copy(update={"incarnation": item.incarnation.model_copy(update={"pid": None})})
 
 
 def _too_late(incident: Open, life: Life, items: Sequence[Evidence], clocks: Sequence[str]) -> str | None:
@@ -67,19 +80,24 @@ def _too_late(incident: Open, life: Life, items: Sequence[Evidence], clocks: Seq
                 if late > LATE_S
                 else None
             )
+    if any(begins_after(life, item) for item in _own_deaths(incident, items)):
+        return "it began on a day after the process in the core had died"
     return _begun_later(incident, life, items) if "mono" in clocks else None
 
 
 def _died(incident: Open, items: Sequence[Evidence], clock: str) -> Iterator[float]:
     """When the kernel or the core's record saw this very process die."""
+    stamps = (incident.at(item, clock) for item in _own_deaths(incident, items))
+    return (stamp for stamp in stamps if stamp is not None)
+
+
+def _own_deaths(incident: Open, items: Sequence[Evidence]) -> Iterator[Evidence]:
     at = {fact.instruction_pointer for item in items if (fact := fact_of(item, CoreFact)) is not None}
     for item in items:
         kernel, end = named_in(item, FATAL_SHAPES), fact_of(item, ExitFact)
         own = kernel is not None and kernel.tid in incident.tids and (kernel.ip is None or kernel.ip in at)
-        own = own or (end is not None and end.by == "coredump-store")
-        stamp = incident.at(item, clock) if own else None
-        if stamp is not None:
-            yield stamp
+        if own or (end is not None and end.by == "coredump-store"):
+            yield item
 
 
 def _begun_later(incident: Open, life: Life, items: Sequence[Evidence]) -> str | None:
@@ -117,7 +135,15 @@ def _undated(incident: Open, life: Life, items: Sequence[Evidence], clocks: Sequ
     named = mine.start_time is not None and theirs.start_time is not None
     if named or (mine.boot_id is not None and theirs.boot_id is not None):
         return False
-    return not any(_dated(incident, life, items, clock) for clock in clocks)
+    return not (
+        any(_dated(incident, life, items, clock) for clock in clocks) or _of_a_day(incident, life, items)
+    )
+
+
+def _of_a_day(incident: Open, life: Life, items: Sequence[Evidence]) -> bool:
+    """A stamp without a year puts the life's lines on the day of the death, or near it."""
+    died = list(_own_deaths(incident, items))
+    return any(later_by(item, line) == 0.0 for item in died for line in life.items[-1:])
 
 
 def _dated(incident: Open, life: Life, items: Sequence[Evidence], clock: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from analyzers.contracts.evidence import Evidence, Incarnation
 from analyzers.contracts.facts import CoreFact, ExitFact, KernelFact, StackFact, fact_of
 from analyzers.contracts.report import Gap
+from analyzers.triage.days import begins_after, begins_before
 from analyzers.triage.dying import deaths_in, muted
 from analyzers.triage.faults import SERVER, foreign_record, named_in
 from analyzers.triage.lives import CLOCKS, Life
@@ -130,7 +131,13 @@ def _other_time(item: Evidence, life: Life | None, later: Life | None) -> str | 
             return BEFORE
         after = later.began(clock) if later is not None else None
         return AFTER if after is not None and stamp > after else None
-    return None
+    return _other_day(item, life, later)
+
+
+def _other_day(item: Evidence, life: Life | None, later: Life | None) -> str | None:
+    if life is not None and begins_after(life, item):
+        return BEFORE
+    return AFTER if later is not None and begins_before(later, item) else None
 
 
 def _gaps(left: Sequence[Evidence], reasons: dict[str, str]) -> Iterator[Gap]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import ExitFact, KernelFact, StackFact, fact_of
 from analyzers.contracts.report import Gap
+from analyzers.triage.days import begins_after, went_on_after
 from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.material import Material
 
@@ -89,7 +90,7 @@ def _other_time(line: Evidence, life: Life) -> bool:
         stamp, began, ended = getattr(line, clock), life.began(clock), life.ended(clock)
         if stamp is not None and began is not None and ended is not None:
             return bool(stamp < began - SLACK_S or ended > stamp + OUTLIVED_S)
-    return False
+    return begins_after(life, line) or went_on_after(life, line)
 
 
 def named_in(item: Evidence, shapes: Sequence[str] = (*FATAL_SHAPES, *VICTIM_SHAPES)) -> KernelFact | None:

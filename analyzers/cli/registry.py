@@ -90,6 +90,12 @@ VERBS = {
             "collector.capture.cli:app",
             "keep what a dying server leaves: install, list, bundle, import …",
         ),
+        Verb(
+            "incidents",
+            "collector.incidents.cli:app",
+            "what the agent has seen on this host: list, show, open, export",
+            failure_status=EXIT_UNUSABLE,
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

@@ -6,7 +6,7 @@ Layouts: System V ABI. ``Elf64_Ehdr`` has 64 bytes, ``Elf64_Phdr`` 56, ``Elf64_S
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from analyzers.core.files import pread
@@ -16,6 +16,8 @@ HEADER_SIZE = 64
 PROGRAM_HEADER_SIZE = 56
 SECTION_HEADER_SIZE = 64
 NOTE_HEADER = struct.Struct("<III")
+PAGE = 4096
+ADDRESS_SPACE = 1 << 64
 CLASS_64 = 2
 LITTLE_ENDIAN = 1
 TYPE_EXECUTABLES = frozenset({2, 3})  # ET_EXEC, ET_DYN
@@ -122,6 +124,21 @@ def program_headers(data: bytes) -> Iterator[ProgramHeader]:
     for row in struct.iter_unpack("<IIQQQQQQ", data[:whole]):
         kind, flags, offset, address, _, file_size, memory_size, _ = row
         yield ProgramHeader(kind, flags, offset, address, file_size, memory_size)
+
+
+def unsound(ranges: Iterable[tuple[int, int]]) -> str | None:
+    """What no kernel writes among a core's memory ranges, (address, size) in any order: one that overlaps
+    another, leaves the address space or begins on no page boundary. None when there is none."""
+    last = 0
+    for address, size in sorted(ranges):
+        if address % PAGE:
+            return f"the segment at {address:#x} begins on no page boundary"
+        if address < last:
+            return f"the segment at {address:#x} overlaps another"
+        last = address + size
+        if last > ADDRESS_SPACE:
+            return f"the segment at {address:#x} leaves the address space"
+    return None
 
 
 def section_headers(data: bytes) -> Iterator[SectionHeader]:

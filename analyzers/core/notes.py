@@ -93,12 +93,19 @@ def _layout(descriptor: int, header: elf.Header, size: int) -> _Layout:
     rows = list(elf.program_headers(data))
     unknown_count = header.program_count == elf.PN_XNUM and promised == 0
     past_end = any(row.file_size and row.offset + row.file_size > size for row in rows)
+    loads = tuple(row for row in rows if row.type == elf.PT_LOAD)
+    strange = elf.unsound((row.address, row.memory_size) for row in loads)
     return _Layout(
-        loads=tuple(row for row in rows if row.type == elf.PT_LOAD),
+        loads=loads,
         notes=tuple(row for row in rows if row.type == elf.PT_NOTE),
         cut=unknown_count or len(rows) < count or past_end,
-        limits=(f"only {count} of {promised} segments were read",) if count < promised else (),
+        limits=_limits(count, promised, strange),
     )
+
+
+def _limits(count: int, promised: int, strange: str | None) -> tuple[str, ...]:
+    fewer = (f"only {count} of {promised} segments were read",) if count < promised else ()
+    return (*fewer, *((f"no kernel wrote it so: {strange}",) if strange is not None else ()))
 
 
 def _records(descriptor: int, rows: tuple[elf.ProgramHeader, ...]) -> tuple[Records, bool, tuple[str, ...]]:

@@ -247,11 +247,16 @@ def _store(scene: Scene) -> Iterator[Finding]:
     settings = capture_settings(scene.host)
     store = scene.host.root / settings.store.lstrip("/")
     try:
-        room, held = os.statvfs(store), len(os.listdir(store))
+        there = store.is_dir()
+        place = next(each for each in (store, *store.parents) if each.is_dir())
+        room, held = os.statvfs(place), len(os.listdir(store)) if there else 0
     except OSError:
         what, why = f"{settings.store} could not be looked at", "whether a capture fits there is not known"
         yield Finding("capture-store", CORE, Level.UNREAD, what, why, "sudo llama-blackbox capture status")
         return
+    if not there:
+        what = f"{settings.store}: nothing captured yet"
+        yield Finding("capture-store", CORE, Level.NOTE, what, "the first capture makes the folder")
     free = room.f_bavail * room.f_frsize
     if free < settings.reserve:
         what = f"{settings.store} has {size_text(free)} free"

@@ -42,12 +42,9 @@ def of_server_or_machine(lines: Iterable[KernelLine], tids: frozenset[int]) -> I
 def export_of_server_or_machine(data: bytes, tids: frozenset[int]) -> bytes:
     """The same of the journal's export format: whole entries, byte for byte, each ended by an empty line."""
     first, *more = data.strip(b"\n").split(ENTRY_START)
-    pieces = {
-        number: piece for number, piece in enumerate([first, *(ENTRY_START[2:] + each for each in more)])
-    }
-    rows = [(_line_of(piece), number) for number, piece in pieces.items()]
+    rows = [(_line_of(piece), piece) for piece in (first, *(ENTRY_START[2:] + each for each in more))]
     kept = {id(line) for line in of_server_or_machine((line for line, _ in rows), tids)}
-    return b"".join(pieces[number] + b"\n\n" for line, number in rows if id(line) in kept)
+    return b"".join(piece + b"\n\n" for line, piece in rows if id(line) in kept)
 
 
 def _line_of(piece: bytes) -> KernelLine:

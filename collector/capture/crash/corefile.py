@@ -10,7 +10,7 @@ from struct import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Read = Callable[[int, int], bytes]
 
@@ -105,11 +105,22 @@ def write_core(
 def _demand_sound(rows: "Sequence[Segment]") -> None:
     if len(rows) > MAX_SEGMENTS:
         raise ValueError(f"{len(rows)} segments, more than {MAX_SEGMENTS}")
-    last = 0
+    demand_sound((row.address, row.size) for row in rows)
     for row in rows:
-        if row.size < len(row.data) or row.address < last or row.address + row.size > MAX_ADDRESS:
-            raise ValueError(f"the segment at {row.address:#x} overlaps, or leaves the address space")
-        last = row.address + row.size
+        if row.size < len(row.data):
+            raise ValueError(f"the segment at {row.address:#x} holds more than its size")
+
+
+def demand_sound(ranges: "Iterable[tuple[int, int]]") -> None:
+    """(address, size) of segments in the order of their addresses, as a kernel writes them: on page
+    boundaries, apart from each other, within the address space. Raises ValueError for others."""
+    last = 0
+    for address, size in ranges:
+        if address % PAGE:
+            raise ValueError(f"the segment at {address:#x} begins on no page boundary")
+        if address < last or size < 0 or address + size > MAX_ADDRESS:
+            raise ValueError(f"the segment at {address:#x} overlaps, or leaves the address space")
+        last = address + size
 
 
 def _offsets(rows: "Sequence[Segment]", end: int) -> tuple[list[int], int]:

@@ -99,8 +99,7 @@ def open_store(path: str, reserve: int, uid: "int | None" = None) -> int:
     Raises RefusedError: not root's, no room, full, or that user has its share.
     """
     try:
-        if not os.path.isdir(path):
-            os.makedirs(path, 0o700)
+        os.makedirs(path, 0o700, exist_ok=True)  # many may die at once, and make it at once
         store = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         found, free = os.fstat(store), os.fstatvfs(store)
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:

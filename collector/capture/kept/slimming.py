@@ -9,7 +9,7 @@ from pathlib import Path
 from analyzers.core.model import Core
 from analyzers.core.notes import read_core
 from collector.capture.crash import limits, notes
-from collector.capture.crash.corefile import write_core
+from collector.capture.crash.corefile import demand_sound, write_core
 from collector.capture.crash.maps import Maps
 from collector.capture.crash.memory import Kept, keep
 
@@ -23,9 +23,10 @@ def slim(source: Path, descriptor: int) -> Kept:
     """Write a minimal core of the core at ``source`` into an empty file. Gives what was kept; not synced.
 
     Arguments and environment are blanked. Raises UserError for what is no core, ValueError when it holds no
-    thread, OSError for the disk.
+    thread or its segments lie as no kernel lays them, OSError for the disk.
     """
     core = read_core(source)
+    demand_sound(sorted((row.address, row.size) for row in core.segments))
     rows = notes.to_keep(notes.parse(note_block(source)))
     threads = notes.threads(rows)
     if not threads:

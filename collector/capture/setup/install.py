@@ -15,7 +15,7 @@ from analyzers.errors import UserError
 from collector.capture.crash.request import core_pattern
 from collector.capture.crash.settings import written
 from collector.capture.setup import code, state
-from collector.capture.setup.kernel import DUMPABLE, LIMIT, NAMES, PATTERN, PIPE, SOCKET, WATCH
+from collector.capture.setup.kernel import DUMPABLE, LIMIT, NAMES, PATTERN, PIPE, SOCKET, WATCH, alone
 from collector.capture.setup.layout import SOCKET as SOCKET_PATH
 from collector.capture.setup.layout import Layout
 from collector.capture.setup.safe import demand_safe, sync_folder, write_synced
@@ -141,7 +141,20 @@ def _sysctls(layout: Layout, wanted: Wanted, python: str) -> dict[str, str]:
 
 
 def apply(made: Plan) -> None:
-    """Make the changes. A failure on the way undoes them and is raised; a kill is left to ``remove``."""
+    """Make the changes. A failure on the way undoes them and is raised; a kill is left to ``remove``.
+
+    Raises UserError as well when another one is at work, or has changed what the plan was made for.
+    """
+    with alone(made.layout.kernel):
+        now = made.layout.kernel.settings()
+        _demand_absent(made.layout, now)
+        if now != made.before:
+            remedy = "look at it, then run it again"
+            raise UserError("the settings have changed meanwhile", where="capture install", remedy=remedy)
+        _apply(made)
+
+
+def _apply(made: Plan) -> None:
     layout, wanted = made.layout, made.wanted
     layout.prefix.mkdir(mode=0o755, parents=True, exist_ok=True)
     sync_folder(layout.prefix.parent)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +32,7 @@ class Kernel:
     def read(self, name: str) -> str:
         """The value, without its newline. Raises UserError where there is none."""
         try:
-            return self._path(name).read_text(errors="surrogateescape").rstrip("\n")
+            return self.path(name).read_text(errors="surrogateescape").rstrip("\n")
         except OSError as problem:
             raise _refused(name, problem, "read") from None
 
@@ -40,7 +43,7 @@ class Kernel:
     def write(self, name: str, value: str) -> None:
         """Set and read back. Raises UserError when the kernel refuses or changes it."""
         try:
-            descriptor = os.open(self._path(name), os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path(name), os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.write(descriptor, value.encode(errors="surrogateescape") + b"\n")
             finally:
@@ -51,7 +54,8 @@ class Kernel:
         if found != value:
             raise UserError(f"the kernel made {found!r} of {value!r}", where=name, remedy="sysctl " + name)
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """The file of a sysctl."""
         return self.root / name.replace(".", "/")
 
     @property
@@ -85,6 +89,21 @@ class Kernel:
                 remedy="give a short absolute path without blanks",
             )
         return text
+
+
+@contextmanager
+def alone(kernel: Kernel) -> Iterator[None]:
+    """Only one of us changes the kernel's settings at a time, wherever it installs to. The lock is on the
+    kernel's own file and ends with the process that has it. Raises UserError when another one has it."""
+    descriptor = os.open(kernel.path(PATTERN), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        remedy = "wait for it, then look at capture status"
+        raise UserError("another installation or removal is at work", where=PATTERN, remedy=remedy) from None
+    finally:
+        os.close(descriptor)
 
 
 def _refused(name: str, problem: OSError, what: str) -> UserError:

@@ -118,7 +118,7 @@ def _stored(found: state.State) -> Iterator[str]:
     try:
         names = [each.name for each in Path(found.store).iterdir()]
     except FileNotFoundError:
-        yield "no captures yet"
+        yield "nothing captured yet"
         return
     except OSError as problem:
         raise UserError(

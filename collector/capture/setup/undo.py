@@ -10,7 +10,7 @@ from pathlib import Path
 
 from analyzers.errors import UserError
 from collector.capture.setup import code, state
-from collector.capture.setup.kernel import PATTERN
+from collector.capture.setup.kernel import PATTERN, alone
 from collector.capture.setup.layout import Layout
 from collector.capture.setup.safe import sync_folder
 
@@ -65,7 +65,13 @@ def removal(layout: Layout, *, force: bool = False) -> Removal:
 
 
 def apply(made: Removal) -> None:
-    """Restore, then take away. Raises UserError when the kernel refuses; what is left to do stays known."""
+    """Restore, then take away. Raises UserError when the kernel refuses, or another one is at work; what is
+    left to do stays known."""
+    with alone(made.layout.kernel):
+        _apply(made)
+
+
+def _apply(made: Removal) -> None:
     state.save(made.layout.state, made.found.moved(state.REMOVING))
     for name, value in made.restored().items():
         made.layout.kernel.write(name, value)
@@ -75,7 +81,7 @@ def apply(made: Removal) -> None:
 def recover(layout: Layout, found: state.State) -> None:
     """Undo an installation that failed on its way; what cannot be undone stays known to ``remove``."""
     try:
-        apply(Removal(layout, found, layout.kernel.settings()))
+        _apply(Removal(layout, found, layout.kernel.settings()))
     except (OSError, UserError):
         return
 

@@ -132,5 +132,5 @@ class TruncatingKernel(Kernel):
     """A plain file keeps the end of a longer value before; a sysctl does not."""
 
     def write(self, name: str, value: str) -> None:
-        self._path(name).write_text("")
+        self.path(name).write_text("")
         super().write(name, value)

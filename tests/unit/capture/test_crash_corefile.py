@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from analyzers.core.notes import read_core
 from collector.capture.crash import notes
 from collector.capture.crash.corefile import PAGE, Segment, write_core, write_sparse
+from collector.capture.kept.slimming import slim
 
 REGISTERS = tuple(range(100, 127))
 CODE = 0x400000
@@ -60,10 +62,10 @@ def test_the_reader_finds_what_was_written(tmp_path: Path, target: int) -> None:
 
 
 def test_addresses_and_offsets_are_congruent(tmp_path: Path, target: int) -> None:
-    write_core(target, some_notes(), [Segment(CODE + 0x123, b"x"), Segment(STACK + 0x10, b"y" * PAGE)])
+    write_core(target, some_notes() + b"x", [Segment(CODE, b"x"), Segment(STACK, b"y" * PAGE)])
     core = read_core(tmp_path / "core")
     assert [(row.address - row.file_offset) % PAGE for row in core.segments] == [0, 0]
-    assert core.read(STACK + 0x10, PAGE) == b"y" * PAGE
+    assert core.read(STACK, PAGE) == b"y" * PAGE
 
 
 def test_a_reader_that_gives_less_leaves_zeros_that_are_counted(tmp_path: Path, target: int) -> None:
@@ -87,7 +89,9 @@ def test_a_reader_that_gives_more_cannot_write_past_its_segment(tmp_path: Path, 
     "segments",
     [
         [Segment(CODE, b"x" * PAGE), Segment(CODE + PAGE - 1, b"y")],
-        [Segment((1 << 64) - 1, b"xy")],
+        [Segment((1 << 64) - PAGE, b"x" * PAGE + b"y")],
+        [Segment(CODE + 0x123, b"x")],
+        [Segment(CODE, b"x", size=-PAGE)],
         [Segment(CODE, b"xyz", size=1)],
         [Segment(page * PAGE, b"x") for page in range(65_001)],
     ],
@@ -98,6 +102,35 @@ def test_unsound_segments_are_refused_before_anything_is_written(
     with pytest.raises(ValueError, match="segment"):
         write_core(target, b"", segments)
     assert os.fstat(target).st_size == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "size", "why"),
+    [
+        (CODE + 0x10, PAGE, "begins on no page boundary"),
+        (STACK - PAGE, 2 * PAGE, "overlaps another"),
+        ((1 << 64) - PAGE, 1 << 63, "leaves the address space"),
+    ],
+)
+def test_a_core_no_kernel_wrote_is_refused_by_the_slimming_and_told_by_the_reader(
+    tmp_path: Path, target: int, address: int, size: int, why: str
+) -> None:
+    # GIVEN a sound core whose first segment is moved
+    write_core(target, some_notes(), [Segment(CODE, b"x" * PAGE), Segment(STACK, b"y" * PAGE)])
+    path = tmp_path / "core"
+    data = bytearray(path.read_bytes())
+    row = 64 + 56
+    struct.pack_into("<Q", data, row + 16, address)
+    struct.pack_into("<Q", data, row + 40, size)
+    path.write_bytes(data)
+    # WHEN it is slimmed, nothing is made of it
+    made = os.open(tmp_path / "slim", os.O_CREAT | os.O_RDWR)
+    with pytest.raises(ValueError, match="segment"):
+        slim(path, made)
+    assert os.fstat(made).st_size == 0
+    os.close(made)
+    # THEN the reader says so
+    assert any(why in limit for limit in read_core(path).limits)
 
 
 def test_the_limit_holds_before_anything_is_written(target: int) -> None:

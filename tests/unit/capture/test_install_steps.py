@@ -16,7 +16,7 @@ from analyzers.errors import UserError
 from collector.capture.crash.settings import read_settings
 from collector.capture.setup import install, state, status, undo
 from collector.capture.setup.install import Wanted
-from collector.capture.setup.kernel import LIMIT, PATTERN, SOCKET, WATCH, Kernel
+from collector.capture.setup.kernel import LIMIT, PATTERN, SOCKET, WATCH, Kernel, alone
 from collector.capture.setup.layout import Layout
 from collector.capture.setup.safe import unsafe
 
@@ -88,6 +88,38 @@ def test_a_setting_that_somebody_changed_is_not_overwritten_unasked(layout: Layo
         undo.removal(layout)
     removed(layout, force=True)
     assert layout.kernel.read(PATTERN) == PATTERN_BEFORE
+
+
+def test_two_at_once_are_one_after_the_other(layout: Layout) -> None:
+    # GIVEN two installations that were planned at the same moment
+    first, second = (install.plan(layout, Wanted(python="/bin/true")) for _ in range(2))
+    with alone(layout.kernel), pytest.raises(UserError, match="another installation or removal is at work"):
+        install.apply(first)
+    assert layout.kernel.read(PATTERN) == PATTERN_BEFORE
+    # WHEN one is made, the other is refused, and what was before is not lost
+    install.apply(first)
+    with pytest.raises(UserError, match="installed already"):
+        install.apply(second)
+    with alone(layout.kernel), pytest.raises(UserError, match="at work"):
+        removed(layout)
+    removed(layout)
+    assert layout.kernel.read(PATTERN) == PATTERN_BEFORE
+
+
+def test_settings_that_changed_after_the_plan_are_not_taken_for_those_before(layout: Layout) -> None:
+    made = install.plan(layout, Wanted(python="/bin/true"))
+    layout.kernel.write(PATTERN, "core.%p")
+    with pytest.raises(UserError, match="the settings have changed meanwhile"):
+        install.apply(made)
+    assert layout.kernel.read(PATTERN) == "core.%p"
+
+
+def test_without_a_store_nothing_was_captured_yet(layout: Layout) -> None:
+    installed(layout)
+    assert not layout.store.exists()
+    found = status.look(layout)
+    assert found.fine
+    assert "nothing captured yet" in found.facts
 
 
 def test_settings_that_somebody_restored_already_are_no_quarrel(layout: Layout) -> None:

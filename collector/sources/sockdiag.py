@@ -19,6 +19,7 @@ _NLM_F_REQUEST_DUMP = 0x1 | 0x300
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _INET_DIAG_INFO = 2
 TCP_ESTABLISHED = 1
+_TCP_LISTEN = 10
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port id
 _REQUEST = struct.Struct("=BBBBIH2s16s16sIII")
@@ -71,20 +72,46 @@ def read_connections(port: int, *, states: int = 1 << TCP_ESTABLISHED) -> list[T
     return found
 
 
+def read_listening() -> dict[int, tuple[str, int]]:
+    """Socket inode to (address, port) of everything that listens in the caller's network namespace.
+
+    Some 0.1 ms, where /proc/net/tcp walks the table of all connections of the machine (7 ms on an idle one).
+    Raises UserError as ``read_connections``.
+    """
+    found: dict[int, tuple[str, int]] = {}
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for body in _bodies(family, 0, 1 << _TCP_LISTEN):
+            if len(body) >= _ANSWER.size and len(found) < MAX_CONNECTIONS:
+                row = _ANSWER.unpack_from(body)
+                found[row[14]] = (_address(row[0], row[6]), int.from_bytes(row[4], "big"))
+    return found
+
+
 def _dump(family: int, port: int, states: int) -> Iterator[TcpSample]:
+    for body in _bodies(family, port, states):
+        sample = parse_connection(body, port)
+        if sample is not None:
+            yield sample
+
+
+def _bodies(family: int, port: int, states: int) -> Iterator[bytes]:
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
             link.settimeout(_RECEIVE_TIMEOUT)
             link.sendto(_question(family, port, states), (0, 0))
-            yield from _answers(link, port)
+            yield from _answers(link)
     except OSError as problem:
         if family == socket.AF_INET6:
             return  # a host without IPv6 has no such connections
-        raise UserError(
-            f"the kernel gives no socket figures ({problem.strerror or problem})",
-            where="NETLINK_SOCK_DIAG",
-            remedy="load the modules tcp_diag and inet_diag, or allow AF_NETLINK in the service's unit",
-        ) from None
+        raise _refused(problem) from None
+
+
+def _refused(problem: OSError) -> UserError:
+    return UserError(
+        f"the kernel gives no socket figures ({problem.strerror or problem})",
+        where="NETLINK_SOCK_DIAG",
+        remedy="load the modules tcp_diag and inet_diag, or allow AF_NETLINK in the service's unit",
+    )
 
 
 def _question(family: int, port: int, states: int) -> bytes:
@@ -95,7 +122,7 @@ def _question(family: int, port: int, states: int) -> bytes:
     return _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 1, 0) + body
 
 
-def _answers(link: socket.socket, port: int) -> Iterator[TcpSample]:
+def _answers(link: socket.socket) -> Iterator[bytes]:
     while True:
         for kind, body in split_messages(link.recv(_RECEIVE_SIZE)):
             if kind == _NLMSG_DONE:
@@ -103,9 +130,7 @@ def _answers(link: socket.socket, port: int) -> Iterator[TcpSample]:
             if kind == _NLMSG_ERROR:
                 code = -struct.unpack_from("=i", body)[0]
                 raise OSError(code, f"error {code}")
-            sample = parse_connection(body, port)
-            if sample is not None:
-                yield sample
+            yield body
 
 
 def split_messages(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -137,6 +137,7 @@ class JournalStream:
             self._failure = f"the journal cannot be opened: {_reason(problem)}"
             return False
         self._failure = None
+        self._reader.fileno()  # only now does libsystemd watch the folders
         if self._broken_cursor:
             self._broken_cursor = False
             why = "the stored position is no journal cursor; reading goes on from now"
@@ -168,8 +169,9 @@ class JournalStream:
     def _seek(self, position: JournalPosition, out: Out) -> None:
         """Stand on the entry of ``position``, or on the first one after it; then a gap names the span."""
         self._held = False
-        if self._sought(position) and self._reader._next(1):
-            if self._reader.test_cursor(position.cursor):
+        usable = self._sought(position)
+        if self._reader._next(1):
+            if usable and self._reader.test_cursor(position.cursor):
                 return
             if self._reader._get_realtime() <= position.wall and self._foreign(position):
                 self._reader.seek_realtime(position.wall + 1)  # other numbering: only time is left
@@ -181,8 +183,9 @@ class JournalStream:
     def _sought(self, position: JournalPosition) -> bool:
         try:
             self._reader.seek_cursor(position.cursor)
-        except ValueError:
+        except (ValueError, OSError):  # no cursor of this library's making
             self._reader.seek_realtime(position.wall + 1)
+            return False
         return True
 
     def _foreign(self, position: JournalPosition) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+_BOOT = re.compile(r"[0-9a-f]{32}")
 MAX_CURSOR = 1 << 16  # bytes of a stored cursor; the longest real one is a few hundred
 
 
@@ -54,6 +56,8 @@ class JournalPosition:
         cursor, boot = fields.get("cursor"), fields.get("boot")
         wall, mono = number(fields, "wall"), number(fields, "mono")
         if not isinstance(cursor, str) or not isinstance(boot, str) or wall is None or mono is None:
+            return None
+        if _BOOT.fullmatch(boot) is None:
             return None
         return cls(cursor, wall, mono, boot)
 

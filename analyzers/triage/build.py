@@ -180,6 +180,8 @@ def _standing(judged: Judged) -> list[Advice]:
 
 
 def _steps(finding: Finding, case: Case) -> list[Advice]:
+    if finding.steps:
+        return [Advice(text=text, command=command) for text, command in finding.steps]
     defect = known_defects().defect(finding.defect) if finding.defect else None
     if defect is not None:
         deployment = deployment_of(case)

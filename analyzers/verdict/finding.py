@@ -30,6 +30,7 @@ class Finding:
     reasons: tuple[str, ...] = ()
     witnesses: tuple[str, ...] = ()
     asks: tuple[Ask, ...] = ()
+    steps: tuple[tuple[str, str | None], ...] = ()  # (what to do, its command) in place of the class's page
     suspect: str | None = (
         None  # the defect that fits but for one piece of evidence: its advice is worth reading
     )

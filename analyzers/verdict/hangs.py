@@ -6,6 +6,8 @@ for. A loop is called stuck only with somebody waiting for it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analyzers.verdict.asks import LOOK_ASK, SNAPSHOT_ASK
 from analyzers.verdict.case import Case, ids_of
 from analyzers.verdict.ending import Ending
@@ -79,12 +81,14 @@ def held(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
     last = case.looks[-1].fact if case.looks else None
     if last is None or not lives(case, ending):
         return None
+    steps: Steps
+    pid = str(case.looks[-1].evidence.incarnation.pid or "PID")
     if last.dumping:
-        what, how = "It is dying: the kernel is writing its core.", CORE_WAIT
+        what, how, steps = "It is dying: the kernel is writing its core.", CORE_WAIT, DYING_STEPS
     elif last.tracer and not last.tracer_is_child and last.state in ("t", STOPPED):
-        what, how = f"It is held by {last.tracer}, which somebody attached.", TRACER
+        what, how, steps = f"It is held by {last.tracer}, which somebody attached.", TRACER, TRACED_STEPS
     elif last.state == STOPPED:
-        what, how = "It is stopped by a signal and runs nothing.", CONTINUE
+        what, how, steps = "It is stopped by a signal and runs nothing.", CONTINUE, STOPPED_STEPS
     else:
         return None
     return Finding(
@@ -95,10 +99,34 @@ def held(case: Case, ending: Ending, story: SleepStory) -> Finding | None:
         f"{what} That says nothing about the server itself.",
         reasons=("the kernel's own state of the process says so; a process held like that answers nothing",),
         witnesses=ids_of(case.looks[-1:]),
-        asks=(how,),
+        asks=(replace(how, command=_of(pid, how.command)),),
+        steps=tuple((text, _of(pid, command)) for text, command in steps),
     )
 
 
+def _of(pid: str, command: str | None) -> str | None:
+    return command.replace("PID", pid) if command is not None else None
+
+
+Steps = tuple[tuple[str, str | None], ...]
+AGAIN = "llama-blackbox collect --live --pid PID"
+DYING_STEPS: Steps = (("Wait until the process is gone, then give its core to triage.", "coredumpctl list"),)
+TRACED_STEPS: Steps = (
+    (
+        "Ask whoever attached the debugger to let it go, and look again.",
+        "ps -o pid,user,args -p $(awk '/TracerPid/{print $2}' /proc/PID/status)",
+    ),
+    ("When it runs and still hangs: look at it while it does.", AGAIN),
+)
+STOPPED_STEPS: Steps = (
+    ("Let it run on; nothing of it is lost, and waiting requests go on.", "kill -CONT PID"),
+    (
+        "Find out who stopped it, or it happens again: Ctrl-Z in a shell that started it, a debugger or "
+        "profiler that left it so, a script that sends SIGSTOP, docker pause or a frozen cgroup beside it.",
+        "ps -o pid,ppid,tty,stat,lstart,args -p PID; grep -h . /proc/PID/cgroup",
+    ),
+    ("When it runs and still hangs: look at it while it does.", AGAIN),
+)
 CORE_WAIT = Ask(
     "the core", "the process is being written down; it is whole when the process is gone", "coredumpctl list"
 )

@@ -39,6 +39,7 @@ STYLES = {
 HEADS = {UNLOADING: "unload", TWO_WAKERS: "two"}
 # What is as it should be is said short, so that the rest can be seen.
 SHORT = {"answered": "ok", "no reset": "-", "silent": "-"}
+POLLING = "polling it"
 ROUTE_WIDTH = 18  # characters; longer routes take two lines where the window is narrow
 BUILD_WIDTH = 12  # of the longest word and the gap
 
@@ -76,11 +77,18 @@ def _table(title: str, heads: list[str]) -> Table:
 
 def _states(matrix: RouteMatrix, build: RouteBuild, look: Look) -> Table:
     heads = [HEADS.get(state, state) for state in matrix.states]
-    table = _table(look.words(build.subject.name), ["HTTP", *heads, "polling it"])
+    told = [POLLING] if polling_is_known(build) else []
+    table = _table(look.words(build.subject.name), ["HTTP", *heads, *told])
     for row in build.rows:
         if not row.absent:
-            table.add_row(look.text(row.route), look.text(row.status or ""), *_cells(matrix, row, look))
+            cells = _cells(matrix, row, look) + ([_meaning(row, look)] if told else [])
+            table.add_row(look.text(row.route), look.text(row.status or ""), *cells)
     return table
+
+
+def polling_is_known(build: RouteBuild) -> bool:
+    """False where every route's column would say "unknown", as of a running server that is asked once."""
+    return any(meaning(row) != UNKNOWN for row in build.rows if not row.absent)
 
 
 def _cells(matrix: RouteMatrix, row: RouteRow, look: Look) -> list[Text]:
@@ -94,11 +102,11 @@ def _cells(matrix: RouteMatrix, row: RouteRow, look: Look) -> list[Text]:
         broken = cell is not None and cell.promise == BROKEN
         style = "fault" if cell and (is_bad(cell) or broken) else ""
         made.append(look.text(words + (" !promise" if broken else ""), style))
-    return [*made, _meaning(row, look)]
+    return made
 
 
 def _builds(matrix: RouteMatrix, builds: list[RouteBuild], look: Look) -> Table:
-    table = _table("polling it", [look.words(build_label(build)) for build in builds])
+    table = _table(POLLING, [look.words(build_label(build)) for build in builds])
     for route in matrix.routes():
         table.add_row(look.text(route), *(_meaning(build.row(route), look) for build in builds))
     return table
@@ -112,5 +120,6 @@ def _meaning(row: RouteRow | None, look: Look) -> Text:
 
 
 def _used(matrix: RouteMatrix, builds: list[RouteBuild]) -> list[str]:
-    words = {meaning(build.row(route)) for build in builds for route in matrix.routes()}
+    told = builds if len(builds) > 1 else [build for build in builds if polling_is_known(build)]
+    words = {meaning(build.row(route)) for build in told for route in matrix.routes()}
     return [word for word in MEANINGS if word in words and word != ABSENT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,6 +28,13 @@ from collector.lab.verify.subject import demanded_model
 
 LOOK_SECONDS = 0.2  # how often finished lines are looked for
 NEVER = -1
+ASKED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGKILL,
+)  # which come from outside
 LONGEST_IDLE = 2_147_483  # seconds: the server keeps milliseconds in an int, which overflows beyond
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -61,7 +69,7 @@ def run(
 ) -> int:
     """Start one server, print its log with times of arrival, and take it down on Ctrl-C.
 
-    Exit status: 0 after Ctrl-C, 1 when the server ends by itself.
+    Exit status: 0 after Ctrl-C, 1 when the server ends before that, by itself or by somebody's signal.
     """
     _demand_idle(idle)
     console = Console(highlight=False)
@@ -141,10 +149,25 @@ def _follow(server: RunningServer, console: Console) -> int:
 
 def _ended(server: RunningServer) -> int:
     ending = server.ending
-    how = (
-        f"signal {ending.signal}" if ending and ending.signal else f"status {ending.code if ending else '?'}"
+    number, code = (ending.signal, ending.code) if ending else (None, None)
+    told = told_to_end(number, code)
+    raise ServerEndedError(
+        told or f"the server ended by itself ({f'signal {number}' if number else f'status {code}'})",
+        where="reference run",
+        remedy="start it again; Ctrl-C here takes it down" if told else _look(server),
     )
-    raise ServerEndedError(f"the server ended by itself ({how})", where="reference run", remedy=_look(server))
+
+
+def told_to_end(number: int | None, code: int | None) -> str | None:
+    """How somebody ended the server, in words; None for an end that nobody asked for.
+
+    A native server that is sent SIGTERM or SIGINT leaves with status 0; a hosted one dies of the signal.
+    """
+    if number in ASKED:
+        return f"somebody ended the server ({signal.Signals(number).name})"
+    if number is None and code == 0:
+        return "the server left in order (status 0), as one does that is sent SIGTERM or SIGINT"
+    return None
 
 
 def _look(server: RunningServer) -> str:

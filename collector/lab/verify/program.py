@@ -42,6 +42,8 @@ class Said:
 
 def demand_program(path: Path) -> None:
     """Raises UserError, naming what ``path`` is instead, unless it may be a program for this machine."""
+    if path == Path():  # what '' becomes
+        raise UserError("no file is named", where="--server-bin", remedy="give the path of a llama-server")
     try:
         status = path.stat()
         problem = _problem(path, status)

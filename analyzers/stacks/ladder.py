@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # gdb's transport and parser are not on the way to the verdic
     from analyzers.stacks.gdb import GdbAnswer
 
 PROGRAM_COUNTERS = ("rip", "pc")
+_LEND = "give the program with --exe, the folder of its libraries with --symbols"
 LINK_REGISTER = "x30"  # aarch64 keeps the caller's address in a register
 
 
@@ -133,7 +134,8 @@ def _gaps(core: Core, stacks: tuple[StackFact, ...]) -> tuple[Gap, ...]:
         return (Gap(what="the crashed thread's whole stack", why=why),)
     if unnamed:
         return (Gap(what="names of the crashed thread's frames", why=_missing_objects(core, unnamed)),)
-    return ()
+    why = f"it was followed for {len(crashed.frames)} frames and not to its thread's beginning"
+    return (Gap(what="the crashed thread's whole stack", why=why, command=_LEND),)
 
 
 def _missing_objects(core: Core, frames: list[Frame]) -> str:

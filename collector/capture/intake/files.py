@@ -11,7 +11,7 @@ from analyzers.core.elf import MAGIC
 from analyzers.core.packed import FORMATS
 from analyzers.errors import UserError
 from analyzers.triage.readers.store import named_in_store
-from collector.capture.intake.found import APPORT, FILE, Found
+from collector.capture.intake.found import APPORT, FILE, Found, identity_of
 from collector.gather.corefiles import apport_fields
 from collector.gather.slim import REPORT_SUFFIX
 
@@ -47,7 +47,8 @@ def of_file(path: Path, found: os.stat_result, origin: str = FILE) -> Found:
         return _of_report(path, found)
     named = named_in_store(path.name)
     pid = named.pid if named is not None else None
-    return Found(origin, path, found.st_mtime, pid=pid, notes=(f"owned by user {found.st_uid}",))
+    notes = (f"owned by user {found.st_uid}",)
+    return Found(origin, path, found.st_mtime, pid=pid, identity=identity_of(found), notes=notes)
 
 
 def _of_report(path: Path, found: os.stat_result) -> Found:

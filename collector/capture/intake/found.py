@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collector.capture.kept.captures import Capture
 from collector.gather.deaths import SAME_DEATH_SECONDS
+
+Identity = tuple[int, int, int, int, int, int]
+
+
+def identity_of(found: os.stat_result) -> Identity:
+    """What tells one file, in one state, from every other: device, inode, size, change, owner, names."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_uid, found.st_nlink)
+
 
 SYSTEMD, APPORT, FILE, WATCH = "systemd-coredump", "apport", "file", "watch"
 
@@ -27,6 +36,7 @@ class Found:
     exe: str | None = None
     unit: str | None = None
     truncated: bool = False
+    identity: Identity | None = None  # the file as it was looked at: what stands at its path later may differ
     notes: tuple[str, ...] = ()
 
     @property

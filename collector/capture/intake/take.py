@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,14 @@ from collector.capture.crash import limits
 from collector.capture.crash.corefile import write_sparse
 from collector.capture.crash.store import MANIFEST, PARTIAL, Folder, RefusedError, begin, open_store
 from collector.capture.crash.writing import CORE, FULL_CORE, SCHEMA
-from collector.capture.intake.found import SYSTEMD, WATCH, Found, bare, known_already
+from collector.capture.intake.found import SYSTEMD, WATCH, Found, bare, identity_of, known_already
+from collector.capture.intake.watch import OPEN_FLAGS, by_descriptor
 from collector.capture.kept.captures import captures
 from collector.capture.kept.comparing import difference
 from collector.capture.kept.filing import listed
 from collector.capture.kept.slimming import slim
 from collector.gather.deaths import core_is_servers
-from collector.gather.slim import core_file
+from collector.gather.slim import REPORT_SUFFIX, core_file
 
 TAKEN, KNOWN, FOREIGN, UNUSABLE = "taken", "known already", "not a llama-server's", "not usable"
 COPIED_BYTES = 4 << 30  # of a core whose slim copy says something else: larger ones stay where they are
@@ -59,7 +61,8 @@ def take(found: Found, store: Path, reserve: int = limits.RESERVE) -> Outcome:
         return _written(found, None, None, store, reserve)
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="llama-blackbox-") as folder:
         try:
-            core_path = stack.enter_context(opened(core_file(found.path, Path(folder))))
+            held = stack.enter_context(_held(found, found.path))
+            core_path = stack.enter_context(opened(_core_file(found.path, held, Path(folder))))
             core = read_core(core_path, str(found.path))
         except UserError as problem:
             return Outcome(UNUSABLE, f"{found.where}: {problem.what}; {problem.remedy}")
@@ -69,6 +72,31 @@ def take(found: Found, store: Path, reserve: int = limits.RESERVE) -> Outcome:
         if known is not None:
             return Outcome(KNOWN, f"{found.where}: {KNOWN}, {known.id}", known.id)
         return _written(_with_core(found, core), core, core_path, store, reserve)
+
+
+@contextmanager
+def _held(found: Found, path: Path) -> Iterator[Path]:
+    """The file, opened once: everything reads this one, whatever is put in its place. Raises UserError: it
+    is a link, gone, or not the one that was looked at."""
+    try:
+        descriptor = os.open(path, OPEN_FLAGS)
+    except OSError as problem:
+        why = (problem.strerror or "error").lower()
+        raise UserError(f"cannot be opened ({why})", where=str(path), remedy="left alone") from None
+    try:
+        now = os.fstat(descriptor)
+        other = found.identity is not None and identity_of(now) != found.identity
+        if other or not stat.S_ISREG(now.st_mode):
+            what = "another file than the one that was looked at" if other else "no plain file"
+            raise UserError(what, where=str(path), remedy="left alone")
+        yield by_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _core_file(path: Path, held: Path, folder: Path) -> Path:
+    """The core itself, or what a report (told by its name) carries."""
+    return core_file(path, folder) if path.suffix == REPORT_SUFFIX else held
 
 
 def _name(found: Found, store: Path) -> str:
@@ -127,10 +155,15 @@ def _core_into(folder: Folder, at: Path, found: Found, core: Core, source: Path)
         return [*gaps, f"core: {problem}"]
     finally:
         os.close(descriptor)
-    why = difference(source, at / CORE, None)
+    why = difference(source, at / CORE, None, pass_fds=_passed(source))
     if why is not None:
         gaps.append(f"slim core: {why}; " + _whole_too(folder, source))
     return gaps
+
+
+def _passed(source: Path) -> tuple[int, ...]:
+    """The descriptor in a name of ``by_descriptor``: a tool that opens that name has to have it as well."""
+    return (int(source.name),) if source.parent == by_descriptor(0).parent else ()
 
 
 def _whole_too(folder: Folder, source: Path) -> str:

@@ -19,13 +19,14 @@ from analyzers.core.elf import MAGIC
 from analyzers.core.notes import read_core
 from analyzers.errors import UserError
 from collector.capture.crash import notes
-from collector.capture.intake.found import WATCH, Found
+from collector.capture.intake.found import WATCH, Found, identity_of
 from collector.capture.kept.slimming import note_block
 
 POLL_SECONDS = 1.0
 STILL_SECONDS = 10.0  # without a change: a core that is still written grows every few milliseconds
 MOST_FILES = 4096  # entries of one folder that are looked at, in the order of the folder
 _UID_AT = 16  # pr_uid in struct elf_prpsinfo
+OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CORE = b"\x04\x00"
 
 
@@ -53,36 +54,51 @@ class Watch:
         """Raises UserError when a folder is gone."""
         present: set[tuple[int, int]] = set()
         for folder in self.folders:
-            for path, found in self._entries(folder):
+            for path, found, descriptor in self._entries(folder):
                 key = (found.st_dev, found.st_ino)
                 present.add(key)
-                if self._complete(path, found, key):
+                if self._complete(descriptor, found, key):
                     self._seen[key].done = True
-                    taken = self._checked(path, found)
+                    taken = self._checked(path, found, descriptor)
                     if taken is not None:
                         yield taken
         for key in set(self._seen) - present:
             del self._seen[key]
 
-    def _entries(self, folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    def _entries(self, folder: Path) -> Iterator[tuple[Path, os.stat_result, int]]:
+        """(path, what it is, descriptor) of each plain file; the descriptor is open until the next one."""
         try:
-            names = [entry for entry, _ in zip(os.scandir(folder), range(MOST_FILES), strict=False)]
+            place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as problem:
             raise UserError(
                 (problem.strerror or "error").lower(), where=str(folder), remedy="make the folder, then again"
             ) from None
-        for entry in names:
-            try:
-                found = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            if stat.S_ISREG(found.st_mode):
-                yield Path(entry.path), found
-            elif entry.path not in self._told and entry.name.startswith("core"):
-                self._told.add(entry.path)
-                self.refused.append(f"{entry.path}: a link or no plain file, left alone")
+        try:
+            with os.scandir(place) as rows:
+                names = [entry.name for entry, _ in zip(rows, range(MOST_FILES), strict=False)]
+            for name in names:
+                yield from self._entry(place, folder / name)
+        finally:
+            os.close(place)
 
-    def _complete(self, path: Path, found: os.stat_result, key: tuple[int, int]) -> bool:
+    def _entry(self, place: int, path: Path) -> Iterator[tuple[Path, os.stat_result, int]]:
+        try:
+            if not stat.S_ISREG(os.stat(path.name, dir_fd=place, follow_symlinks=False).st_mode):
+                if str(path) not in self._told and path.name.startswith("core"):
+                    self._told.add(str(path))
+                    self.refused.append(f"{path}: a link or no plain file, left alone")
+                return
+            descriptor = os.open(path.name, OPEN_FLAGS, dir_fd=place)
+        except OSError:
+            return
+        try:
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode):
+                yield path, found, descriptor
+        finally:
+            os.close(descriptor)
+
+    def _complete(self, descriptor: int, found: os.stat_result, key: tuple[int, int]) -> bool:
         now = self.clock()
         seen = self._seen.get(key)
         if seen is None or (seen.size, seen.mtime) != (found.st_size, found.st_mtime_ns):
@@ -90,15 +106,15 @@ class Watch:
         if seen.done:
             return False
         still = now - seen.since >= self.still
-        whole = _promise(path)
+        whole = _promise(descriptor)
         if whole is None:  # no core, or not yet one
             seen.done = still
             return False
-        return still or (found.st_size >= whole and not written_to(path))
+        return still or (found.st_size >= whole and not written_to(descriptor))
 
-    def _checked(self, path: Path, found: os.stat_result) -> Found | None:
+    def _checked(self, path: Path, found: os.stat_result, descriptor: int) -> Found | None:
         """A core tells whose it is; its file must be that user's own, or root's."""
-        uid = core_uid(path)
+        uid = core_uid(by_descriptor(descriptor))
         fault = None
         if found.st_nlink != 1:
             fault = "has several names"
@@ -109,29 +125,29 @@ class Watch:
         if fault is not None:
             self.refused.append(f"{path}: {fault}, left alone")
             return None
-        return Found(WATCH, path, found.st_mtime)
+        return Found(WATCH, path, found.st_mtime, identity=identity_of(found))
 
 
-def _promise(path: Path) -> int | None:
+def by_descriptor(descriptor: int) -> Path:
+    """An open file by a name that leads to no other."""
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+def _promise(descriptor: int) -> int | None:
     """Bytes that the headers promise; None when it does not begin as a core."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            head = file.read(18)
+        head = os.pread(descriptor, 18, 0)
         if not head.startswith(MAGIC) or head[16:18] != _CORE:
             return None
-        core = read_core(path)
+        core = read_core(by_descriptor(descriptor))
     except (OSError, UserError):
         return None
     cut = core.cut or not core.segments
     return core.file_size + 1 if cut else core.file_size
 
 
-def written_to(path: Path) -> bool:
+def written_to(descriptor: int) -> bool:
     """Whether somebody has it open for writing: then the kernel gives no read lease (fcntl(2))."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return True
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -139,8 +155,6 @@ def written_to(path: Path) -> bool:
         return True
     except OSError:
         return False  # no leases on this file system, or not our file: size and stillness decide
-    finally:
-        os.close(descriptor)
     return False
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from analyzers.core.notes import read_core
 from analyzers.errors import UserError
-from collector.capture.crash.store import MANIFEST, PARTIAL, TRACE
+from collector.capture.crash.store import MANIFEST, PARTIAL, TRACE, reclaim
 from collector.capture.crash.writing import CORE, FULL_CORE, SCHEMA
 from collector.capture.kept.captures import manifest, partials, read_any, read_json, wall_of
 from collector.capture.kept.filing import rewrite
@@ -86,7 +86,19 @@ def held_folders(proc: Path = Path("/proc")) -> set[tuple[int, int]]:
     return found
 
 
+def _owned(folder: Path) -> None:
+    """Root's own again, should its reader have been ended; what is no plain file is gone then."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        reclaim(descriptor)
+    except FileExistsError:
+        return  # named and taken away: what is plain stays
+    finally:
+        os.close(descriptor)
+
+
 def _adopt(folder: Path, name: str) -> str:
+    _owned(folder)
     whole = manifest(folder)
     if whole.get("schema") == SCHEMA:
         return "whole: only its name was missing"
@@ -136,7 +148,7 @@ def _manifest(trace: Mapping[str, Any], name: str, why: str, gaps: list[dict[str
         "mode": trace.get("mode"),
         "mark": trace.get("mark"),
         "crash": {
-            **{part: trace.get(part) for part in ("signal", "tid", "program")},
+            **{part: trace.get(part) for part in ("signal", "tid", "program", "uid")},
             "time": trace.get("time") or wall_of(name),
         },
         "process": {

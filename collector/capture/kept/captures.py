@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,6 +19,8 @@ NEWEST = "newest"
 _MOST_MANIFEST = 8 << 20
 _MOST_NUMBER = (1 << 63) - 1  # what a kernel counts; JSON knows no bound
 _MOST_SECONDS = float(1 << 33)  # the year 2242; beyond it a time cannot be told everywhere
+_MOST_CGROUP = 1 << 16
+_UNIT = re.compile(r"/([^/\n]{1,250}\.service)(?=/|$)", re.MULTILINE)
 _MOST = 10_000  # folders of a store that are looked at; the crash path stops at 500
 
 
@@ -46,6 +49,28 @@ class Capture:
         named = self.id.split("-")
         number = self.number("process", "pid")
         return number if number is not None else _int(named[1] if len(named) > 1 else "")
+
+    @property
+    def uid(self) -> int | None:
+        """The user of the process, by the manifest, else by the folder's name; None where nobody tells."""
+        marked = re.search(r"-u(\d{1,10})(?:-|$)", self.id)
+        number = self.number("crash", "uid")
+        return number if number is not None else int(marked[1]) if marked else None
+
+    @property
+    def unit(self) -> str:
+        """The systemd unit, by its control group; empty where there is none."""
+        told = self.told.get("unit")
+        if isinstance(told, str) and told:
+            return told
+        try:
+            with open(
+                os.open(self.path / "cgroup", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb"
+            ) as file:
+                named = _UNIT.findall(file.read(_MOST_CGROUP).decode("utf-8", "replace"))
+        except OSError:
+            return ""
+        return str(named[-1]) if named else ""
 
     @property
     def boot_id(self) -> str | None:

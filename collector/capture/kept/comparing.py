@@ -27,13 +27,16 @@ FRAMES = 512  # of one thread; eu-stack's unwinding is quadratic beyond
 _THREAD = re.compile(rb"^Thread \d+ \(.*?(?:LWP |process )(\d+)\).*$", re.MULTILINE)
 
 
-def difference(full: Path, slim: Path, exe: Path | None, copies: Path | None = None) -> str | None:
+def difference(
+    full: Path, slim: Path, exe: Path | None, copies: Path | None = None, pass_fds: tuple[int, ...] = ()
+) -> str | None:
     """Why the two cannot be called equal; None when both tools print the same of both. Raises nothing.
 
     ``copies``: a folder with copies of mapped files that are gone; eu-stack finds them by build-id.
+    ``pass_fds``: open files that the names of the cores stand for (/proc/self/fd).
     """
     with _farmed(full, copies) as symbols:
-        return _difference(full, slim, exe, symbols)
+        return _difference(full, slim, exe, symbols, pass_fds)
 
 
 @contextmanager
@@ -50,13 +53,15 @@ def _farmed(full: Path, copies: Path | None) -> Iterator[Path | None]:
         yield folder
 
 
-def _difference(full: Path, slim: Path, exe: Path | None, symbols: Path | None) -> str | None:
+def _difference(
+    full: Path, slim: Path, exe: Path | None, symbols: Path | None, pass_fds: tuple[int, ...]
+) -> str | None:
     for tool, command in (("eu-stack", _eu_stack), ("gdb", _gdb)):
         path = confine.find_tool(tool)
         if path is None:
             return f"{tool} is not installed, so the backtraces cannot be compared"
         try:
-            one, other = (_run(command(path, core, exe, symbols), core) for core in (full, slim))
+            one, other = (_run(command(path, core, exe, symbols), core, pass_fds) for core in (full, slim))
         except OSError as problem:
             return f"{tool} cannot be run ({problem.strerror})"
         for name, ran in (("full", one), ("slim", other)):
@@ -70,7 +75,7 @@ def _difference(full: Path, slim: Path, exe: Path | None, symbols: Path | None) 
     return None
 
 
-def _run(argv: list[str], core: Path) -> confine.Finished:
+def _run(argv: list[str], core: Path, pass_fds: tuple[int, ...] = ()) -> confine.Finished:
     return confine.run(
         argv,
         seconds=SECONDS,
@@ -78,6 +83,7 @@ def _run(argv: list[str], core: Path) -> confine.Finished:
         output_bytes=OUTPUT,
         mapped_bytes=core.stat().st_size * 2,
         processes=PROCESSES,
+        pass_fds=pass_fds,
     )
 
 

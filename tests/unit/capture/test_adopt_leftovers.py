@@ -182,3 +182,24 @@ def test_the_table_shows_no_control_characters(tmp_path: Path) -> None:
     text = table(tmp_path)
     assert "\\x1b[31m" in text
     assert all(char == "\n" or char.isprintable() for char in text)
+
+
+def test_what_an_ended_reader_leaves_is_owned_again_and_its_links_are_gone(tmp_path: Path) -> None:
+    # GIVEN a partial folder with a link in a core's place, which its reader may have made
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    store = tmp_path / "store"
+    folder = partial_made(store, "20261202T072000Z-4711-100-u1000", breadcrumb(uid=1000))
+    (folder / "core").symlink_to(victim)
+    (folder / "maps").write_text("x")
+    if os.geteuid() == 0:
+        os.chown(folder / "maps", 0x7F000001, 0x7F000001)
+        os.chown(folder, 0x7F000001, 0x7F000001)
+    settle(folder)
+    # WHEN it is adopted
+    list(adopt(store))
+    # THEN what is plain is ours, what is not is gone, and nothing outside was touched
+    [one] = captures(store)
+    assert (one.core, one.uid) == (None, 1000)
+    assert {path.stat().st_uid for path in (one.path, *one.path.iterdir())} == {os.geteuid()}
+    assert victim.read_text() == "untouched"

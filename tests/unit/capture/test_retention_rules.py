@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -46,6 +47,39 @@ def test_the_newest_of_each_signature_stays_whatever_the_rules(tmp_path: Path) -
         one(tmp_path, number, days)
     keys = {1: "a", 2: "a", 3: "b", 4: "a"}
     assert gone(tmp_path, Rules(days=1, count=1, bytes=1), keys) == {1, 2}
+
+
+def test_the_greedy_user_gives_first_then_its_greedy_unit(tmp_path: Path) -> None:
+    # GIVEN one old capture of a quiet user, and newer ones of another: of a quiet unit, and of one that loops
+    def of(uid: int, unit: str, number: int, days: float) -> None:
+        folder = one(tmp_path, number, days, unit=unit)
+        told = json.loads((folder / "capture.json").read_text())
+        told["crash"]["uid"] = uid
+        (folder / "capture.json").write_text(json.dumps(told))
+
+    of(1000, "quiet.service", 1, 80)
+    of(2000, "other.service", 2, 70)
+    for number in range(3, 8):
+        of(2000, "loop.service", number, 60 - number)
+    keys = dict.fromkeys(range(1, 9), "same")
+    keys[7] = "newest"
+    # THEN the looping unit's oldest go, one by one, before anybody else's
+    assert gone(tmp_path, Rules(count=4), keys) == {3, 4, 5}
+
+
+def test_ever_new_signatures_do_not_hold_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SIGNATURES_OF_USER", 2)
+    for number in range(1, 6):
+        one(tmp_path, number, 10 - number)
+    keys = {number: f"new {number}" for number in range(1, 6)}
+    assert gone(tmp_path, Rules(count=1), keys) == {1, 2, 3}
+
+
+def test_the_user_and_the_unit_of_a_capture_are_known(tmp_path: Path) -> None:
+    folder = capture_made(tmp_path, "20261201T000000Z-4711-100-u1000", core=False)
+    (folder / "cgroup").write_text("0::/system.slice/llama@a.service/child\n")
+    found = captures(tmp_path)[0]
+    assert (found.uid, found.unit, found.pid) == (1000, "llama@a.service", 4711)
 
 
 def test_equal_moments_leave_one(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from capture_cores import core_bytes_written
 
+from analyzers.core.notes import read_core
 from analyzers.errors import UserError
+from collector.capture.intake import take as taking
 from collector.capture.intake import watch as watching
-from collector.capture.intake.take import FOREIGN, KNOWN, TAKEN, take
+from collector.capture.intake.take import FOREIGN, KNOWN, TAKEN, UNUSABLE, take
 from collector.capture.intake.watch import STILL_SECONDS, Watch
 from collector.capture.kept.captures import captures
 from collector.capture.watching import run
@@ -175,3 +177,41 @@ def test_leases_that_a_file_system_does_not_know_leave_size_and_stillness(
     monkeypatch.setattr(watching.fcntl, "fcntl", refuse)
     core_bytes_written(folder / "core.1")
     assert names(watch) == ["core.1"]
+
+
+@pytest.mark.parametrize("kind", ["another core", "link"])
+def test_what_is_put_in_a_cores_place_after_the_look_is_not_taken(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    # GIVEN a core that was looked at, and another one in its place since
+    core_bytes_written(folder / "core.1")
+    [found] = Watch([folder]).ready()
+    secret = core_bytes_written(tmp_path / "secret", 4799)
+    (folder / "core.1").unlink()
+    if kind == "link":
+        (folder / "core.1").symlink_to(secret)
+    else:
+        os.rename(secret, folder / "core.1")
+    # WHEN it is taken
+    outcome = take(found, tmp_path / "store", 0)
+    # THEN nothing is
+    assert (outcome.state, captures(tmp_path / "store")) == (UNUSABLE, [])
+    assert "left alone" in outcome.words
+
+
+def test_a_core_that_is_replaced_while_it_is_read_is_read_to_its_end(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core_bytes_written(folder / "core.1")
+    [found] = Watch([folder]).ready()
+    real = taking.core_is_servers
+
+    def replaced(path: Path) -> bool:
+        answer = real(path)
+        os.rename(core_bytes_written(tmp_path / "other", 4799), folder / "core.1")
+        return answer
+
+    monkeypatch.setattr(taking, "core_is_servers", replaced)
+    assert take(found, tmp_path / "store", 0).state == TAKEN
+    [one] = captures(tmp_path / "store")
+    assert (one.pid, read_core(one.path / "core").pid) == (4711, 4711)

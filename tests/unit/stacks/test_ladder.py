@@ -120,3 +120,16 @@ def test_a_program_that_cannot_be_compared_is_used_and_named(
 def test_a_core_without_threads_is_no_crash_of_ours(tmp_path: Path, bin_folder: Path) -> None:
     core = replace(write_core(tmp_path, [0] * 8), threads=())
     assert ladder.unwind(core).crashed is None
+
+
+def test_a_stack_that_ends_before_its_beginning_is_a_gap_although_every_frame_has_a_name(
+    tmp_path: Path, bin_folder: Path
+) -> None:
+    # GIVEN a tool that loses its way where a file is missing
+    core = write_core(tmp_path, [0] * 8)
+    tool(bin_folder, "eu-stack", prints(f"TID {TID}:", f"#0  {CODE:#x} boom - s", "#1  0x9 caller - s"))
+    [gap] = ladder.unwind(core).gaps
+    assert gap.what == "the crashed thread's whole stack"
+    assert "2 frames" in gap.why
+    assert gap.command is not None
+    assert "--exe" in gap.command

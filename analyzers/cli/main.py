@@ -106,7 +106,8 @@ def _report(problem: Exception, failed: int, verb: str) -> int:
     if _is_usage_error(problem):
         _say(f"{_usage_message(problem)}; see {_command(problem, verb)} --help")
         return EXIT_UNUSABLE
-    if type(problem).__name__ == "Abort":
+    if type(problem).__name__ == "Abort":  # what typer makes of Ctrl-C
+        _say("interrupted")
         return INTERRUPTED
     _say(f"internal error: {type(problem).__name__} (our fault; --debug shows the details)")
     return failed

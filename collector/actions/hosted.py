@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from analyzers.cli.extras import install_line
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import StackFact, fact_of
 from analyzers.contracts.report import Gap
 from collector.actions.snapshot import Snapshot, snapshot
-from collector.gather.pythonstacks import INSTALL, MAX_FRAMES, MAX_THREADS, SECONDS, TOOL, find_tool
+from collector.gather.pythonstacks import EXTRA, MAX_FRAMES, MAX_THREADS, SECONDS, TOOL, find_tool
 from collector.gather.tools import run
 
 EVALUATION = "_PyEval_EvalFrame"  # the C function that runs Python code, in every CPython since 3.6
@@ -59,7 +60,7 @@ def python_threads(pid: int) -> tuple[tuple[PythonThread, ...], Gap | None]:
     """The interpreter's threads by py-spy; never stops the process."""
     tool = find_tool()
     if tool is None:
-        return (), Gap(what="Python frames", why=f"{TOOL} is not installed", command=INSTALL)
+        return (), Gap(what="Python frames", why=f"{TOOL} is not installed", command=install_line(EXTRA))
     ran = run([tool, "dump", "--nonblocking", "--json", "--pid", str(pid)], seconds=SECONDS)
     found = parse_dump(ran.out) if ran.ok else None
     if found is None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,3 +115,32 @@ def test_a_place_that_could_not_be_searched_is_not_said_to_be() -> None:
     assert "searched: kept cores, the journal;" in told
     assert "not searched: the kernel's lines (only root may)" in told
     assert "not searched" not in str(_nothing(Wanted(), []))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_stop_is_said_and_leaves_no_half_of_a_bundle(number: signal.Signals, tmp_path: Path) -> None:
+    """GIVEN a verb that is at work in its own temporary folder WHEN it is told to stop."""
+    entry = (
+        "import sys, time, signal, pathlib\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from collector.gather import cli\n"
+        "def slow(*a, **k):\n"
+        "    pathlib.Path('ready').touch()\n"
+        "    time.sleep(600)\n"
+        "cli.choose = slow\n"
+        "from analyzers.cli.main import main\n"
+        "sys.exit(main(['collect', '-o', 'out.tar.zst']))"
+    )
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    command = [sys.executable, "-c", entry]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as work:
+        until = time.monotonic() + 60
+        while not (tmp_path / "ready").exists() and time.monotonic() < until and work.poll() is None:
+            time.sleep(0.02)
+        work.send_signal(number)
+        said = work.communicate(timeout=60)[1]
+    assert work.returncode == 130
+    assert said == "llama-blackbox: interrupted\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ready", "tmp"]
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -20,6 +20,7 @@ from collector.sources.follow.recall import Recalls
 from collector.sources.follow.seen import Seen, bounded
 from collector.sources.stream import DEFAULT_LIMIT, Batch, StreamHealth
 
+POLL_SECONDS = 0.2  # between two polls besides fileno(): journald tells of new entries after a quarter second
 STEPS = 20_000  # entries of one poll: 30 ms when nobody wants them, and other streams wait that long
 ASK_AGAIN = 5.0  # seconds after which a sender is looked at anew: its number may be another process's
 REOPEN = 10.0  # seconds between attempts to open a journal that could not be, and looks at its files
@@ -59,7 +60,7 @@ class JournalStream:
         self._read = self._told = self._lost = self._damaged = 0
 
     def fileno(self) -> int | None:
-        """libsystemd's inotify descriptor; poll at least once a second besides (journald coalesces)."""
+        """libsystemd's inotify descriptor; poll every POLL_SECONDS besides."""
         return None if self._reader is None else int(self._reader.fileno())
 
     def seen(self) -> dict[str, Seen]:

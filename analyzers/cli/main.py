@@ -14,6 +14,7 @@ from analyzers.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, UserError
 from analyzers.version import __version__
 
 INTERRUPTED = 130
+SAY_IT_THEMSELVES = ("verify",)  # with what it has kept of the run
 EXIT_STATUSES = (
     (0, "a verdict (or the command did what it was asked)"),
     (1, "the command ran and failed"),
@@ -80,6 +81,8 @@ def _run(args: list[str]) -> int:
             return status
         app = verb.load()
         result = app(args=args[1:], prog_name=f"llama-blackbox {verb.name}", standalone_mode=False)
+    if result == INTERRUPTED and verb.name not in SAY_IT_THEMSELVES:
+        _say("interrupted")  # typer makes a silent status of Ctrl-C
     return result if isinstance(result, int) else EXIT_OK
 
 
@@ -106,8 +109,7 @@ def _report(problem: Exception, failed: int, verb: str) -> int:
     if _is_usage_error(problem):
         _say(f"{_usage_message(problem)}; see {_command(problem, verb)} --help")
         return EXIT_UNUSABLE
-    if type(problem).__name__ == "Abort":  # what typer makes of Ctrl-C
-        _say("interrupted")
+    if type(problem).__name__ == "Abort":
         return INTERRUPTED
     _say(f"internal error: {type(problem).__name__} (our fault; --debug shows the details)")
     return failed

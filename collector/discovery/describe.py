@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from analyzers.contracts.evidence import Incarnation
 from analyzers.privacy.redact import Redactor
 from collector.discovery import settings as rules
-from collector.discovery.addresses import listening
+from collector.discovery.addresses import Addresses
 from collector.discovery.builds import Builds
 from collector.discovery.inside import absolute
 from collector.discovery.look import Look, Mark, is_interpreter, look_at
@@ -45,10 +45,11 @@ class Described:
 
 
 class Describer:
-    """Looks at processes. Its memory is of files only (``builds``), never of processes."""
+    """Looks at processes. It remembers files (``builds``), and sockets until ``addresses.forget``."""
 
     def __init__(self, builds: Builds | None = None) -> None:
         self.builds = builds or Builds()
+        self.addresses = Addresses()
 
     def describe(
         self, pid: int, routers: Lineage, previous: Found | None = None, search: bool = False
@@ -91,7 +92,7 @@ class Describer:
         role = role_of(own, env, hosted=hosted, has_parent=parent is not None)
         preset, section = _preset(role, own, look, parent)
         own = rules.with_sections(own, preset, section)
-        addresses, seen = listening(server.pid, own.number("port"))
+        addresses, seen = self.addresses.of(server.pid, own.number("port"))
         return Found(
             incarnation=look.incarnation,
             exe=_shown(server.exe),

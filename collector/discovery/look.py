@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -15,6 +16,7 @@ from collector.sources.procfs import GoneError, Process
 # Indexes into the fields of /proc/PID/stat after the name: proc(5) counts them three higher, from 1.
 STATE, PARENT, THREADS, START, SIZE, STACK, EXIT_CODE = 0, 1, 17, 19, 20, 25, 49
 KERNEL_THREADS = 2  # the PID of kthreadd, parent of all kernel threads
+STAT_BYTES = 4096  # of /proc/PID/stat: some 350
 MAX_WORDS = 4096  # of a command line; more is not a person's or a unit's
 MAX_WORD = 8192  # characters of one word
 HIDDEN_ENVIRONMENT = "its environment may not be read: run the agent as root or as the server's user"
@@ -71,10 +73,15 @@ def read_mark(process: Process) -> Mark:
 def mark_of(pid: int) -> Mark | None:
     """The same for a number; None when there is no such process."""
     try:
-        with Process(pid) as process:
-            return read_mark(process)
-    except (GoneError, OSError, ValueError):
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
         return None
+    try:
+        return _mark(os.read(descriptor, STAT_BYTES).decode("ascii", "replace").rpartition(")")[2].split())
+    except (OSError, ValueError, IndexError):
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _mark(fields: list[str]) -> Mark:

@@ -13,7 +13,6 @@ from pathlib import PurePosixPath
 
 from analyzers.contracts.evidence import Incarnation
 from collector.discovery import events as kernel
-from collector.discovery.addresses import listening
 from collector.discovery.describe import Described, Describer
 from collector.discovery.look import KERNEL_THREADS, Mark, is_interpreter, mark_of
 from collector.discovery.model import Changes, Ended, Found
@@ -83,6 +82,7 @@ class Discovery:
         """What changed since the last one. Never blocks; its work is bounded (``pending``)."""
         now = time.monotonic()
         self._search = True
+        self._describer.addresses.forget()
         if self._connector is not None:
             self._take(self._connector, now)
         if now >= self._next_scan:
@@ -339,10 +339,7 @@ class Discovery:
         for pid, server in list(self._servers.items()):
             if server.due <= now:
                 found = server.found
-                wanted = next(
-                    (int(s.value) for s in found.settings if s.name == "port" and s.value.isdigit()), None
-                )
-                addresses, seen = listening(pid, wanted)
+                addresses, seen = self._describer.addresses.of(pid, _port(found))
                 if seen and addresses != found.listening and not has_ended(pid, server.mark):
                     server.found = replace(found, listening=addresses)
                     self._out.changed.append(server.found)

@@ -155,6 +155,10 @@ def _life_gaps(name: str, found: Sequence[Life], lives: Lives) -> Iterator[Gap]:
     if lives.dropped:
         why = f"{name}: {lives.dropped} process lives in the middle were counted, their events not kept"
         yield Gap(what="some process lives", why=why, command="split the log and read the part in question")
+    beside = lives.outside
+    if beside.skipped:
+        why = f"{name}: {beside.skipped} of {beside.count} kernel or supervisor lines were counted, not kept"
+        yield Gap(what="kernel and supervisor lines in the middle", why=why)
     skipped = sum(life.skipped for life in found)
     if skipped:
         yield Gap(what="events in the middle", why=f"{name}: {skipped} telling lines were counted, not kept")

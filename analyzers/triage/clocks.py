@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.facts import KernelFact
@@ -121,12 +121,14 @@ def jumped(pairs: Sequence[Pair]) -> float | None:
     """By how much the distance moved at one place, with every line before it on one side of every line after
     it; None for delays, which come and go."""
     apart = [at - elapsed for at, elapsed in sorted(pairs, key=lambda pair: pair[1])]
+    low, high = list(accumulate(apart, min)), list(accumulate(apart, max))
+    low_after, high_after = list(accumulate(apart[::-1], min)), list(accumulate(apart[::-1], max))
     for cut in range(2, len(apart) - 1):
-        before, after = apart[:cut], apart[cut:]
-        up, down = min(after) - max(before), min(before) - max(after)
-        wide = max(max(before) - min(before), max(after) - min(after))
+        least, most = low_after[len(apart) - cut - 1], high_after[len(apart) - cut - 1]
+        up, down = least - high[cut - 1], low[cut - 1] - most
+        wide = max(high[cut - 1] - low[cut - 1], most - least)
         if max(up, down) > STEP_S and max(up, down) > wide:
-            return min(after) - min(before)
+            return least - low[cut - 1]
     return None
 
 

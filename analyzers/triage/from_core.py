@@ -28,6 +28,9 @@ SLEEP, SLEEP_VARIABLE = "--sleep-idle-seconds", "LLAMA_ARG_SLEEP_IDLE_SECONDS"
 METRICS, METRICS_VARIABLE = "--metrics", "LLAMA_ARG_ENDPOINT_METRICS"
 SERVER = "llama-server"
 OFF = -1  # llama-server's default: it never sleeps unless told to
+# Smaller PIDs are kernel threads on every host: such a process was the first of its
+# container, or stood behind an init (tini, dumb-init) that was.
+HOST_PIDS = 64
 MAX_NAME = 200  # characters of a model's name
 LOWEST_PORT, HIGHEST_PORT = 1024, 65535  # smaller numbers are counts, sizes and switches
 MAX_DIGITS = 10  # of an idle limit: the server reads an int
@@ -71,6 +74,7 @@ def core_material(
         tids=frozenset(thread.tid for thread in core.threads),
         secrets=tuple(Redactor().knowing(args=command_words(core.arguments)).secrets),
         core=CoreWork(path, exe, loop.tid if loop else None),
+        apart=core.pid is not None and core.pid < HOST_PIDS,
     )
 
 

@@ -31,8 +31,17 @@ WORDS_OF_OTHERS = (KernelFact.KIND, ExitFact.KIND)
 def group(materials: Sequence[Material]) -> tuple[list[Group], list[Gap]]:
     """The incidents in the order of their anchors, and the gaps that belong to none."""
     loose = [gap for material in materials for gap in _not_believed(material)]
-    found, gaps = _incidents([_believed(material) for material in materials])
-    return [_closed(item) for item in found], [*loose, *gaps]
+    ours, strangers = _ours([_believed(material) for material in materials])
+    found, gaps = _incidents(ours)
+    return [_closed(item) for item in found], [*loose, *strangers, *gaps]
+
+
+def _ours(materials: list[Material]) -> tuple[list[Material], list[Gap]]:
+    if not any(item.data.get("result") == "core-dump" for one in materials for item in one.evidence):
+        return materials, []
+    from analyzers.triage.hosted import without_strangers  # not without a core's record
+
+    return without_strangers(materials)
 
 
 def _incidents(materials: Sequence[Material]) -> tuple[list[Open], list[Gap]]:

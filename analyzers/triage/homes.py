@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analyzers.triage.lives import CLOCKS, Life, follows
+from analyzers.triage.lives import CLOCKS, CONTAINERS, Life, follows
 from analyzers.triage.relations import NEAR_S, Same, ports_of, same_life
 from analyzers.triage.subjects import Open
 from analyzers.triage.ties import by_word, folder_of, nameless
@@ -46,6 +46,8 @@ def _by_lines(life: Life, incident: Open, _: Sequence[Life]) -> bool:
 
 
 def _by_port(life: Life, incident: Open, _: Sequence[Life]) -> bool:
+    if life.form in CONTAINERS or incident.counts_apart:
+        return False  # every container has a port 8080 of its own
     tied = life.listens is not None and life.listens in ports_of(incident)
     return tied and _may_be(life, incident) and _ran(life, incident) is not False
 

@@ -25,7 +25,7 @@ from analyzers.contracts.facts import (
 from analyzers.contracts.report import Gap, Process
 from analyzers.contracts.watched import HostFact
 from analyzers.triage.clocks import wall_steps
-from analyzers.triage.faults import named_in
+from analyzers.triage.faults import SERVER, named_in
 from analyzers.triage.homes import homes_of_lives
 from analyzers.triage.lives import CLOCKS
 from analyzers.triage.material import Material
@@ -329,9 +329,19 @@ def _close(item: Evidence, incident: Open) -> bool:
         return named_in(item) is None or (not incident.tids and abs(at) <= NEAR_S)
     if fact.signal and incident.signal and fact.signal != incident.signal:
         return False
+    return _of_its_unit(fact, incident) and -NEAR_S <= at <= DUMP_S
+
+
+def _of_its_unit(fact: ExitFact, incident: Open) -> bool:
+    """A supervisor's word about a unit needs that unit: by the log, by another record of the death, or by a
+    name that is the server's. Other units end within the same two minutes."""
+    if fact.unit is None:
+        return True
     units = [life for life in incident.lives if life.names_unit]
-    of_unit = fact.unit is None or not units or any(life.is_of(fact.unit) for life in units)
-    return of_unit and -NEAR_S <= at <= DUMP_S
+    told = {end.unit for item in incident.evidence if (end := fact_of(item, ExitFact)) is not None} - {None}
+    if units or told:
+        return fact.unit in told or any(life.is_of(fact.unit) for life in units)
+    return SERVER.search(fact.unit) is not None
 
 
 def _homeless(material: Material, left: Iterable[Evidence]) -> Gap:

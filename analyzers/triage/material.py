@@ -30,7 +30,9 @@ class CoreWork:
 @dataclass(frozen=True)
 class Material:
     """What one input gave. ``anchor`` is True for a core: it opens an incident of its own. ``bundle`` names
-    the bundle that it is a part of, None outside one: what was gathered of one death belongs together."""
+    the bundle that it is a part of, None outside one: what was gathered of one death belongs together.
+    ``apart``: the core's numbers are a container's own, not the host's.
+    """
 
     evidence: tuple[Evidence, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -43,3 +45,4 @@ class Material:
     tids: frozenset[int] = frozenset()
     core: CoreWork | None = None
     bundle: str | None = None
+    apart: bool = False

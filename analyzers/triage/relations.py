@@ -50,9 +50,11 @@ def same_death(one: Open, other: Open) -> Same:
 
 
 def may_be_one(one: Open, other: Open) -> bool:
-    """False when their PIDs alone tell that they are two: a quick look before ``same_death``."""
+    """False when their PIDs or a clock alone tell that they are two: a quick look before ``same_death``."""
     mine, theirs = one.who.pid, other.who.pid
-    return mine is None or theirs is None or mine == theirs
+    if mine is None or theirs is None:
+        return True
+    return mine == theirs and (one.core is not None or near(one, other, SAME_DEATH_S))
 
 
 def _other_host(one: Open, other: Open) -> bool:
@@ -82,6 +84,10 @@ def _other_threads(one: Open, other: Open) -> bool:
 
 def _mapped(incident: Open) -> set[tuple[str | None, int | None]]:
     """(object, where it begins) of each fault; empty where anything else tells of the incident."""
+    return incident.once("mapped", lambda: _mappings(incident))
+
+
+def _mappings(incident: Open) -> set[tuple[str | None, int | None]]:
     faults = [named_in(item) for item in incident.evidence]
     told = [fact for fact in faults if fact is not None and fact.ip is not None]
     if len(told) < len(faults):
@@ -109,6 +115,10 @@ def same_core(one: Open, other: Open) -> bool:
 
 
 def _registers(incident: Open) -> tuple[int, ...] | None:
+    return incident.once("registers", lambda: _read_registers(incident))
+
+
+def _read_registers(incident: Open) -> tuple[int, ...] | None:
     fact = next((fact for item in incident.evidence if (fact := fact_of(item, CoreFact)) is not None), None)
     told = (fact.crashed_tid, fact.instruction_pointer, fact.stack_pointer) if fact is not None else (None,)
     return tuple(number for number in told if number is not None) if None not in told else None
@@ -124,6 +134,10 @@ def _apart(one: Open, other: Open) -> bool:
 
 def ports_of(incident: Open) -> set[int]:
     """The ports it is known to have listened on."""
+    return incident.once("ports", lambda: _ports(incident))
+
+
+def _ports(incident: Open) -> set[int]:
     told = {life.listens for life in incident.lives}
     return {port for port in (incident.process.port, *told) if port is not None}
 

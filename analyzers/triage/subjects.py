@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, StackFact, fact_of
@@ -15,6 +16,7 @@ from analyzers.triage.faults import foreign_record, named_in, server_fault
 from analyzers.triage.lives import CLOCKS, Life
 from analyzers.triage.material import CoreWork, Material
 
+T = TypeVar("T")
 # Abort texts that are a process's last words; the others (a CUDA error, a failed allocation) are often
 # caught, and the server lives on.
 LAST_WORDS = ("ggml-assert", "ggml-abort", "wake-reload", "terminate", "stack-smash", "malloc")
@@ -37,8 +39,10 @@ class Open:
     process: Process = field(default_factory=Process)
     lives: list[Life] = field(default_factory=list)
     core: CoreWork | None = None
+    apart: bool = False
     clocks: tuple[str, ...] = CLOCKS
     one_boot: bool = True
+    memory: dict[str, tuple[Hashable, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def takes(self, item: Evidence) -> bool:
         """True when this incident's process and the evidence's do not contradict each other."""
@@ -51,17 +55,32 @@ class Open:
     @property
     def counts_apart(self) -> bool:
         """Its core's numbers are those of a container, not the host's."""
-        return self.core is not None and self.process.pid == CONTAINER_INIT
+        return self.core is not None and (self.apart or self.process.pid == CONTAINER_INIT)
+
+    def once(self, name: str, made: Callable[[], T]) -> T:
+        """``made()``, kept until more evidence is joined: many deaths are compared each with each."""
+        grown = (len(self.evidence), len(self.lives), len(self.tids), self.process.port)
+        now = (*grown, self.clocks, self.one_boot, self.who.boot_id)
+        known = self.memory.get(name)
+        if known is None or known[0] != now:
+            known = self.memory[name] = (now, made())
+        return cast("T", known[1])
 
     @property
     def threads(self) -> frozenset[int]:
         """Thread ids of its core and of the stacks that were joined."""
+        return self.once("threads", self._threads)
+
+    def _threads(self) -> frozenset[int]:
         stacks = (fact_of(item, StackFact) for item in self.evidence)
         return self.tids | {stack.tid for stack in stacks if stack is not None and stack.tid is not None}
 
     @property
     def signal(self) -> int | None:
         """What ended it, as its core, its supervisor or its own last words say; 0 counts as unknown."""
+        return self.once("signal", self._signal)
+
+    def _signal(self) -> int | None:
         for item in self.evidence:
             core, end = fact_of(item, CoreFact), fact_of(item, ExitFact)
             number = core.signal if core else end.signal if end and not end.requested else None
@@ -71,6 +90,9 @@ class Open:
 
     def died(self, clock: str) -> float | None:
         """The first word about its end on ``clock`` (wall | mono)."""
+        return self.once(f"died {clock}", lambda: self._died(clock))
+
+    def _died(self, clock: str) -> float | None:
         stamps = [self.at(item, clock) for item in deaths_in(self.evidence)]
         return min((stamp for stamp in stamps if stamp is not None), default=None)
 
@@ -90,7 +112,8 @@ class Open:
 def opened(material: Material) -> Open:
     """The incident that an anchor opens."""
     process = material.process
-    own = process.pid if process.pid != CONTAINER_INIT or material.core is None else None
+    inside = material.core is not None and (material.apart or process.pid == CONTAINER_INIT)
+    own = process.pid if not inside else None
     return Open(
         who=Incarnation(pid=own, start_time=process.start_time, boot_id=process.boot_id),
         tids=material.tids,
@@ -99,6 +122,7 @@ def opened(material: Material) -> Open:
         process=process,
         lives=list(material.lives),
         core=material.core,
+        apart=material.apart,
     )
 
 

@@ -1,8 +1,9 @@
 """What ties a plain log, which names no process, to a core: the user's word, as far as no port gainsays it.
 
 A server prints where it listens, and a core holds its command line. Different ports exclude. Equal ones only
-choose among processes that ran side by side: a server that is restarted takes its old port again, so that
-every life of it names the same one, and a gap still asks whether the log is of the one that died.
+choose among processes that ran side by side in one network: a server that is restarted takes its old port
+again, so that every life of it names the same one, and a gap still asks whether the log is of the one that
+died. Containers have networks of their own: an equal port ties none of their logs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.report import Gap, Process
 from analyzers.triage.dying import muted
-from analyzers.triage.lives import Life
+from analyzers.triage.lives import CONTAINERS, Life
 from analyzers.triage.material import Material
 
 # A number of its own in a word of a command line: "18729", "--port=18729", "127.0.0.1:18729".
@@ -29,7 +30,7 @@ def ties(lives: Sequence[Life], ports: Sequence[int | None]) -> tuple[dict[str, 
     tied: dict[str, int] = {}
     for life in lives:
         at = [n for n, port in enumerate(ports) if port is not None and port == life.listens]
-        if len(at) == 1:
+        if len(at) == 1 and life.form not in CONTAINERS:
             tied.update(dict.fromkeys(life.ids, at[0]))
     if tied or None in ports:
         return tied, frozenset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -42,54 +43,77 @@ class Booted:
         return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
 
 
+# Mounts in a namespace of their own, which ends with the machine: nothing is left where this run is killed.
+# The overlay's path is seen from outside below /proc/PID/root.
+_START = """
+mount -t tmpfs -o size=2g tmpfs "$1/layer" && mkdir "$1/layer/upper" "$1/layer/work" || exit 77
+mount -t overlay -o "lowerdir=/,upperdir=$1/layer/upper,workdir=$1/layer/work" overlay "$1/merged" || exit 77
+echo ready
+read go || exit 1
+log=$1/boot.log
+shift
+exec "$@" </dev/null >"$log" 2>&1
+"""
+# systemd-nspawn is the first process of a PID namespace: the system it booted does not outlive it.
+_PRIVATE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+_PRIVATE += ("--mount", "--propagation", "private")  # type: ignore[assignment]
+
+
 @contextmanager
-def booted(folder: Path, files: Mapping[str, str]) -> Iterator[Booted]:
-    """Boot with ``files`` (path below the root -> text) added; taken down, its mounts gone, afterwards."""
-    merged = _overlay(folder)
+def booted(folder: Path, files: Mapping[str, str], *more: str) -> Iterator[Booted]:
+    """Boot with ``files`` (path below the root -> text) added and ``more`` options of systemd-nspawn; taken
+    down afterwards. Its mounts end with it, and it ends with this process, also where that is killed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in ("layer", "merged"):
+        (folder / each).mkdir()
+    words = [*_PRIVATE, "sh", "-c", _START, "sh", str(folder), *_nspawn(folder / "merged"), *more]
+    words += ["-b", "systemd.unit=lab.target"]
+    spawned = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        for name, text in {
-            "etc/systemd/system/lab.target": TARGET,
-            "etc/systemd/journald.conf.d/lab.conf": JOURNALD,
-            **files,
-        }.items():
-            (merged / name).parent.mkdir(parents=True, exist_ok=True)
-            (merged / name).write_text(text)
-        with (folder / "boot.log").open("wb") as log:
-            spawned = subprocess.Popen(_nspawn(merged), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            yield Booted(_leader(spawned, folder / "boot.log"), merged)
-        finally:
-            spawned.terminate()
-            try:
-                spawned.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                spawned.kill()
-                spawned.wait()
+        _fill(spawned, folder / "merged", files)
+        leader = _leader(spawned, folder / "boot.log")
+        yield Booted(leader, Path(f"/proc/{leader}/root"))
     finally:
-        subprocess.run(["umount", str(merged)], check=False)
-        subprocess.run(["umount", str(folder / "layer")], check=False)
+        for pid in _children(spawned.pid):  # unshare itself does not pass it on
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        try:
+            spawned.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            spawned.kill()
+            spawned.wait()
+
+
+def _fill(spawned: subprocess.Popen[bytes], merged: Path, files: Mapping[str, str]) -> None:
+    """Put the files into the overlay, then let it boot."""
+    assert spawned.stdin is not None
+    assert spawned.stdout is not None
+    if spawned.stdout.readline() != b"ready\n":
+        pytest.skip("this machine's root cannot be the lower layer of an overlay")
+    root = Path(f"/proc/{_children(spawned.pid)[0]}/root{merged}")
+    for name, text in {
+        "etc/systemd/system/lab.target": TARGET,
+        "etc/systemd/journald.conf.d/lab.conf": JOURNALD,
+        **files,
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    spawned.stdin.write(b"go\n")
+    spawned.stdin.close()
 
 
 def _nspawn(merged: Path) -> list[str]:
     return [
         *("systemd-nspawn", "-q", "-D", str(merged), "--register=no", "--keep-unit", "--private-network"),
-        *("--machine=llama-blackbox-test", "--notify-ready=yes", "-b", "systemd.unit=lab.target"),
+        *("--machine=llama-blackbox-test", "--notify-ready=yes"),
     ]
 
 
-def _overlay(folder: Path) -> Path:
-    layer, merged = folder / "layer", folder / "merged"
-    for each in (layer, merged):
-        each.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", str(layer)], check=True)
-    (layer / "upper").mkdir()
-    (layer / "work").mkdir()
-    options = f"lowerdir=/,upperdir={layer / 'upper'},workdir={layer / 'work'}"
-    done = subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", str(merged)], check=False)
-    if done.returncode != 0:
-        subprocess.run(["umount", str(layer)], check=False)
-        pytest.skip("this machine's root cannot be the lower layer of an overlay")
-    return merged
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _leader(spawned: subprocess.Popen[bytes], log: Path) -> int:
@@ -98,8 +122,7 @@ def _leader(spawned: subprocess.Popen[bytes], log: Path) -> int:
         if spawned.poll() is not None:
             break
         with suppress(OSError, ValueError, IndexError):
-            children = Path(f"/proc/{spawned.pid}/task/{spawned.pid}/children").read_text().split()
-            leader = int(children[0])
+            leader = _children(_children(spawned.pid)[0])[0]
             words = [
                 "nsenter",
                 "-t",

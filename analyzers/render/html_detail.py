@@ -27,7 +27,7 @@ def command(text: str | None) -> str:
     if kinds == {steps.WORDS}:
         return f'<p class="hint">{lines}</p>'
     kind = kinds.pop() if len(kinds) == 1 else steps.COMMAND
-    label = "" if kind == steps.COMMAND else f"<small>{markup(steps.LEADS[kind])}</small>"
+    label = "" if kind == steps.COMMAND else f"<br><small>{markup(steps.LEADS[kind])}</small>"
     return f'{label}<code class="cmd">{lines}</code>'
 
 

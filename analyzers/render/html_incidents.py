@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from analyzers.contracts.report import Death, Report
 from analyzers.render import deaths
 from analyzers.render.safe import markup
+from analyzers.render.uses import left_over
 
 MOST_GROUPS, MOST_DEATHS = 100, 1500  # a browser stays quick, and the JSON holds them all
 OPEN_DEATHS = 12  # a group with more of them is folded: the verdict stands below
@@ -26,8 +27,15 @@ def incidents(report: Report) -> str:
     return (
         '<section id="incidents" aria-labelledby="h-incidents">'
         f'<h2 id="h-incidents">{markup(deaths.overview(report))}</h2>'
-        f"{_groups(shown)}{note}{parts}{_about(report)}</section>\n"
+        f"{_groups(shown)}{note}{parts}{_left_over(report)}{_about(report)}</section>\n"
     )
+
+
+def _left_over(report: Report) -> str:
+    rows = [
+        f"<li><b>{markup(names)}</b>: {markup(use)}</li>" for names, use, _ in left_over(report)[:MOST_GROUPS]
+    ]
+    return f'<ul class="left">{"".join(rows)}</ul>' if rows else ""
 
 
 def _about(report: Report) -> str:

@@ -56,7 +56,7 @@ exec "$@" </dev/null >"$log" 2>&1
 """
 # systemd-nspawn is the first process of a PID namespace: the system it booted does not outlive it.
 _PRIVATE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-_PRIVATE += ("--mount", "--propagation", "private")  # type: ignore[assignment]
+_PRIVATE += ("--mount", "--propagation", "private")
 
 
 @contextmanager

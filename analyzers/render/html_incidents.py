@@ -86,7 +86,7 @@ def _row(death: Death, report: Report, pattern: str) -> list[str]:
     mark = ' <a href="#verdict">verdict below</a>' if mine else ""
     return [
         f'<span class="nowrap">{death.number}{mark}</span>',
-        "?" if death.pid is None else str(death.pid),
+        "?" if death.pid is None else f'<span class="nowrap">{death.pid}</span>',
         f'<span class="nowrap">{markup(deaths.when(death, pattern))}</span>',
         f'<span class="nowrap">{markup(death.confidence)}</span>',
         f'<span class="mono" title="{markup(death.top_frame or "")}">{markup(deaths.frame(death))}</span>',

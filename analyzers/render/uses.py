@@ -12,6 +12,8 @@ MAX_NUMBERS = 6  # incidents that are named for one input
 MAX_NAMES = 4  # inputs of one fate that are named in one row
 UNUSED = "unused"  # kind of a file in a folder that is no evidence by its content
 CONTAINERS = ("folder", "archive")  # listed beside what they hold
+# Their facts name the place inside them that told it, so that nothing can be said of the whole.
+WITHIN = ("bundle", "journal", "issue")
 FACTS = " facts of "
 
 
@@ -26,6 +28,8 @@ def use_of(item: InputFile, report: Report) -> str:
     if item.kind in CONTAINERS:
         return "what it holds is listed by itself"
     where = _where(item.name, report)
+    if not where and item.kind in WITHIN:
+        return f"read; not all of it: {why}" if why else "read"
     rest = f"; not all of it: {why}" if where and why else f": {why}" if why else ""
     if deaths.several(report):
         return f"read, of {where or 'no incident'}{rest}"
@@ -37,7 +41,7 @@ def left_over(report: Report) -> list[tuple[str, str, list[InputFile]]]:
     them. Inputs of one fate are one row."""
     found: dict[str, list[InputFile]] = {}
     for item in report.inputs if deaths.several(report) else ():
-        if item.kind not in CONTAINERS and not _where(item.name, report):
+        if item.kind not in (*CONTAINERS, *WITHIN) and not _where(item.name, report):
             found.setdefault(use_of(item, report), []).append(item)
     return [(_listed([item.name for item in items]), use, items) for use, items in found.items()]
 

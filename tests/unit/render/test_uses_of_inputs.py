@@ -91,3 +91,12 @@ def test_of_a_single_incident_the_evidence_tells(sample: Callable[[str], Report]
     # THEN the one is joined and of the other the report has nothing
     assert use_of(inputs[0], report).startswith("read, joined")
     assert use_of(inputs[1], report) == "read, nothing of it stands in this report"
+
+
+@pytest.mark.parametrize("kind", ["bundle", "journal", "issue"])
+def test_of_what_holds_parts_nothing_is_claimed(kind: str) -> None:
+    # GIVEN a bundle, whose facts name what told them (/proc/7, a probe) and not the bundle
+    report = several(inputs=[*CORES, listed("a.tar.zst", kind)])
+    # THEN it is not said to be of no incident
+    assert use_of(report.inputs[3], report) == "read"
+    assert left_over(report) == []

@@ -121,8 +121,8 @@ def look_at(process: Process) -> Look:
         _log_target(process),
         tuple(problems),
     )
-    if not read_mark(process).same_program(mark):
-        raise GoneError(process.pid)
+    if not read_mark(process).same_program(mark) or not (mark.stack or command):
+        raise GoneError(process.pid)  # in the middle of an execution
     return look
 
 

@@ -54,6 +54,7 @@ class Discovery:
         self._inodes: dict[int, int] = {}
         self._hidden: dict[int, str] = {}
         self._next_scan = 0.0
+        self._settled = False  # the processes that were there before are known
         self._next_refresh = NEVER
         self._search = False
         self._lost = self._told = self._unseen = self._withheld = 0
@@ -218,7 +219,7 @@ class Discovery:
             self._waiting.add(pid, now, named=True)
             if event is not None:
                 self._try(pid, Other(now, named=True), now)
-        elif event is not None:
+        elif event is not None or self._settled:
             self._waiting.begin(pid, now)
         elif is_interpreter(exe):
             self._waiting.add(pid, now)
@@ -358,6 +359,7 @@ class Discovery:
             adopted = pid in self._waiting and pid not in old
             if old.get(pid) != inode and not known and not adopted:
                 self._fresh(pid, now)
+        self._settled = True
         for pid in old.keys() - found.keys():
             self._waiting.drop(pid)
             self._hidden.pop(pid, None)

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from analyzers.errors import UserError
+from collector.capture.crash.dropping import NOBODY
 from collector.capture.setup.layout import CRASH, SERVER, Layout
 from collector.capture.setup.safe import demand_safe, sync_folder
 
@@ -15,6 +16,8 @@ PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 LEAST = (3, 10)
 _SECONDS = 30.0
 _ASK = "import sys; print(*sys.version_info[:2])"
+# The core's reader loads these when it has no rights any more: a Python below a private folder cannot.
+_LATE = "import fcntl, hashlib, ipaddress, json, zlib"
 
 
 def choose_python(asked: str | None) -> str:
@@ -28,6 +31,9 @@ def choose_python(asked: str | None) -> str:
             what = "cannot be run" if found is None else f"Python {found[0]}.{found[1]}"
             remedy = f"give another with --python (at least {LEAST[0]}.{LEAST[1]})"
             raise UserError(what, where=path, remedy=remedy)
+        if not _for_all(path):
+            what = "its modules cannot be loaded by a user without rights"
+            raise UserError(what, where=path, remedy="give the system's Python with --python")
         return path
     raise UserError(
         "no Python of the system was found", where=", ".join(PYTHONS), remedy="give --python PATH"
@@ -41,6 +47,24 @@ def _version(path: str) -> tuple[int, int] | None:
         return int(major), int(minor)
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
+
+
+def _for_all(path: str) -> bool:
+    """Whether a user who owns nothing can run it."""
+    as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
+    try:
+        ran = subprocess.run(  # type: ignore[call-overload]
+            [path, "-ISBc", _LATE],
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+            env={},
+            cwd="/",
+            **as_nobody,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return bool(ran.returncode == 0)
 
 
 def put(layout: Layout, python: str) -> None:

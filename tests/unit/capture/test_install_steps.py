@@ -14,7 +14,7 @@ from capture_cores import PATTERN_BEFORE, layout_in, pretend_root
 
 from analyzers.errors import UserError
 from collector.capture.crash.settings import read_settings
-from collector.capture.setup import install, state, status, undo
+from collector.capture.setup import code, install, state, status, undo
 from collector.capture.setup.install import Wanted
 from collector.capture.setup.kernel import LIMIT, PATTERN, SOCKET, WATCH, Kernel, alone
 from collector.capture.setup.layout import Layout
@@ -330,3 +330,14 @@ def test_every_folder_on_the_way_must_be_root_s(tmp_path: Path) -> None:
         link.unlink()
     assert fault is not None
     assert "can be written by others" in fault
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a user to drop to")
+def test_a_python_that_only_root_can_load_is_refused(tmp_path: Path) -> None:
+    # GIVEN an interpreter that everybody can run, and one in a folder of root's alone
+    assert code._for_all("/bin/true")
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    shutil.copy2("/bin/true", private / "python3")
+    # THEN the second one is of no use to a reader without rights
+    assert not code._for_all(str(private / "python3"))

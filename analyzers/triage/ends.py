@@ -32,7 +32,8 @@ def of_this_life(
     units = _units(items, life)
     reasons = {item.id: why for item in items if (why := _stranger(item, life, later, who, tids, units))}
     kept = [item for item in items if item.id not in reasons]
-    gaps = list(_gaps([item for item in items if item.id in reasons], reasons))
+    left = [item for item in items if item.id in reasons]
+    gaps = [*_gaps(left, reasons), *_elsewhere(left, reasons, who)]
     elsewhere = [item for item in items if reasons.get(item.id) in OTHER_LIVES]
     if deaths_in(elsewhere) and not _own_deaths(kept) and any(item.kind == StackFact.KIND for item in kept):
         return [muted(item) for item in kept], [*gaps, _WHOSE_STACK]
@@ -145,3 +146,16 @@ def _gaps(left: Sequence[Evidence], reasons: dict[str, str]) -> Iterator[Gap]:
         told = ", ".join(sorted({reasons[item.id] for item in left}))
         why = f"they are not about this life of the server ({told}); the first is {left[0].source}"
         yield Gap(what=f"{len(left)} facts about other ends", why=why)
+
+
+def _elsewhere(left: Sequence[Evidence], reasons: dict[str, str], who: Incarnation) -> Iterator[Gap]:
+    """A death of the very PID, told of a unit that this log is not of: the PID was used again, or the log is
+    another server's."""
+    named = [item for item in left if reasons[item.id] == UNIT and item.incarnation.pid is not None]
+    for item in [one for one in named if one.incarnation.pid == who.pid][:1]:
+        unit = item.data.get("unit")
+        yield Gap(
+            what=f"whose death the record of PID {who.pid} tells of",
+            why=f"{item.source} names the unit {unit}, and this log is of another one; it was not counted",
+            command=f"journalctl -u {unit} -o export > server.export",
+        )

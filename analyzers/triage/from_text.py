@@ -28,7 +28,7 @@ def text_material(path: Path, name: str, kind: str, next_id: NextId) -> Material
     """What one text says. Raises UserError when it cannot be read."""
     journal = kind in JOURNALS
     reading = _read_journal(path, name, kind) if journal else read_text(path, name)
-    traced = _Traced() if journal else _traces(path, name, next_id, reading)
+    traced = _of_journal(path, kind, next_id, reading) if journal else _traces(path, name, next_id, reading)
     stacks = traced.evidence
     numbered = {item.id: item.model_copy(update={"id": next_id()}) for item in reading.evidence}
     lives = with_lineage(tuple(numbered.values()), [_life(life, reading, numbered) for life in reading.lives])
@@ -98,6 +98,21 @@ def _traces(path: Path, name: str, next_id: NextId, reading: Reading) -> _Traced
     if end is not None and trust is not Trust.CLIENT:
         found.append(_end_evidence(end, name, next_id))
     return _Traced(found, (_pasted_gap(name),) if trust is Trust.CLIENT else ())
+
+
+def _of_journal(path: Path, kind: str, next_id: NextId, reading: Reading) -> _Traced:
+    if not any(item.kind == AbortFact.KIND for item in reading.evidence):
+        return _Traced()
+    from analyzers.triage.journal_traces import (
+        journal_traces,  # reads the journal again: not without an abort
+    )
+
+    found = [
+        _as_evidence(stack, reading.name, next_id, trace.trust, trace.who)
+        for trace in journal_traces(path, kind, reading)
+        for stack in trace.stacks
+    ]
+    return _Traced(found)
 
 
 def _anybodys(reading: Reading, stacks: Sequence[StackFact], text: str) -> bool:

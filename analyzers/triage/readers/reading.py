@@ -15,6 +15,7 @@ from analyzers.triage.from_text import text_material
 from analyzers.triage.inputs import UNUSED, Source
 from analyzers.triage.material import Material
 from analyzers.triage.readers.deaths import several
+from analyzers.triage.readers.line_ends import readable
 from analyzers.triage.readers.special import SPECIAL, special_material
 from analyzers.triage.sniff import ARCHIVE, FOLDER, JOURNAL, Look
 
@@ -53,6 +54,7 @@ def text_materials(path: Path, name: str, found: Look, next_id: NextId, stack: E
     """A text's materials: an issue's parts, which list themselves, or each core record. Raises UserError."""
     if found.packed:
         path = stack.enter_context(opened(path, limits=TEXT_LIMITS, magic=b""))
+    path = readable(path, stack)
     if found.kind == "issue":
         from analyzers.triage.readers.issue import issue_materials
 

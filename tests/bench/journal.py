@@ -86,8 +86,8 @@ def measure(rounds: int = ROUNDS) -> list[Section]:
         raise MeasureError("systemd-journal-remote is not installed")
     rows = [row for mix in (DENSE, REAL) for row in _rates(mix, rounds)]
     material = (
-        f"{ENTRIES:,} entries of 17 fields, of {SERVERS} servers, written by systemd-journal-remote; each way "
-        "reads all of it in a fresh process, taking turns; CPU seconds, journalctl's own included."
+        f"{ENTRIES:,} entries of 17 fields, of {SERVERS} servers, written by systemd-journal-remote; each "
+        "way reads all of it in a fresh process, taking turns; CPU seconds, journalctl's own included."
     )
     return [Section("Journal", tuple(rows), material), Section("Live journal", tuple(_live()))]
 
@@ -108,7 +108,7 @@ def _rates(mix: Mix, rounds: int) -> Iterator[Row]:
         yield Row(
             f"journal to Evidence, {mix.name}, beside {NAMES[way]}",
             f"{ours / theirs:.2f} times: {ours:,.0f} beside {theirs:,.0f} entries a CPU second",
-            f"JournalStream.poll to the end ({told:,} Evidence objects, peak {mebibytes(peak)}), medians of {rounds}",
+            f"JournalStream.poll to the end ({told:,} Evidence, peak {mebibytes(peak)}), medians of {rounds}",
             aim,
             met,
         )
@@ -277,7 +277,7 @@ def _latency_rows(waits: list[float], sent: int) -> Iterator[Row]:
     yield Row(
         "line to evidence in a live journal",
         f"{last * 1000:.0f} ms at the 99th percentile, median {median(waits) * 1000:.0f} ms",
-        f"{len(waits)} lines written into a namespace's journald at random moments, read by polling and inotify",
+        f"{len(waits)} lines into a namespace's journald at random moments, read by polling and inotify",
         f"under {LATENCY_GOAL * 1000:.0f} ms",
         last < LATENCY_GOAL,
     )
@@ -316,8 +316,8 @@ def _load(name: str) -> Row:
     stream.close()
     return Row(
         f"{SERVERS} servers at {LINES_SECOND // SERVERS} lines a second each",
-        f"{share:.2%} of a core for {lines / LOAD_SECONDS:.0f} lines a second ({told / LOAD_SECONDS:.0f} told)",
-        fx,
+        f"{share:.2%} of a core for {lines / LOAD_SECONDS:.0f} lines/s, {told / LOAD_SECONDS:.0f} told",
+        f"a namespace's journald, polled every {POLL_SECONDS:g} s for {LOAD_SECONDS:.0f} s; the reader alone",
         f"under {LOAD_GOAL:.0%}, for the whole agent",
         share < LOAD_GOAL,
     )

@@ -76,4 +76,4 @@ def test_its_own_program_unlinked_a_full_core_is_slimmed(tmp_path: Path) -> None
             check=False,
         ).stdout
         assert stacks.count("TID ") == 21
-        assert stacks.count(" deep") >= 20 * 30
+        assert stacks.split("TID ")[1].count(" deep") == 31  # of the thread that died; others may just begin

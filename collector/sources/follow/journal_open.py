@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 HOST_FOLDERS = (Path("/var/log/journal"), Path("/run/log/journal"))
 MACHINE_ID = Path("/etc/machine-id")
 MAGIC = b"LPKSHHRH"
+_MACHINE = re.compile(r"[0-9a-f]{32}(?:\..{1,64})?")
 _SIZES_AT = 88  # header_size and arena_size in a journal file's header (systemd: journal-def.h)
 _HEADER = _SIZES_AT + 16
 MAX_FILES = 2048  # of one folder; journald keeps a hundred, a central store of many hosts some hundreds
@@ -98,19 +100,28 @@ def inspect(journal: Journal) -> Files:
 
 
 def _files(folders: list[Path], refused: list[str]) -> Iterator[Path]:
+    """Files of the folders, and of the machines' folders one level below, as libsystemd takes them."""
     count = 0
     for folder in folders:
-        try:
-            names = sorted(os.listdir(folder))
-        except PermissionError:
-            refused.append(f"{folder.name}/")
-            continue
-        except OSError:
-            continue
-        for name in names:
+        for place, name in _names(folder, refused):
             if name.endswith((".journal", ".journal~")) and count < MAX_FILES:
                 count += 1
-                yield folder / name
+                yield place / name
+
+
+def _names(folder: Path, refused: list[str], below: bool = True) -> Iterator[tuple[Path, str]]:
+    try:
+        names = sorted(os.listdir(folder))
+    except PermissionError:
+        refused.append(f"{folder.name}/")
+        return
+    except OSError:
+        return
+    for name in names:
+        if below and _MACHINE.fullmatch(name):
+            yield from _names(folder / name, refused, below=False)
+        else:
+            yield folder, name
 
 
 def _state(path: Path) -> str | None:

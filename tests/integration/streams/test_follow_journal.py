@@ -298,6 +298,14 @@ def test_a_scrambled_file_raises_nothing(tmp_path: Path) -> None:
     assert "exit-sleep" in events(evidence)
 
 
+def test_a_folder_of_machines_is_one_journal(tmp_path: Path) -> None:
+    write(tmp_path / ("a" * 32) / "system.journal", server(1))
+    write(tmp_path / ("b" * 32) / "system.journal", server(2, WAKE))
+    source = stream(tmp_path)
+    assert events(drained(source)[0]) == ["enter-sleep", "exit-sleep"]
+    assert source.health().state == "ok"
+
+
 def test_no_folder_and_an_empty_one_are_waited_for(tmp_path: Path) -> None:
     clock = [0.0]
     source = stream(tmp_path / "later", now=lambda: clock[0])

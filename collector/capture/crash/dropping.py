@@ -23,7 +23,21 @@ _CALLS = (
     *(13, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 28),  # signals, ioctl, p/readv, access, mremap, madvise
     *(32, 35, 38, 39, 40, 60, 63, 72, 74, 75, 77, 79),  # dup nanosleep setitimer sendfile exit fsync …
     *(89, 96, 97, 98, 99, 102, 104, 107, 108, 110, 131, 138),  # readlink, times, own ids, fstatfs
-    *(186, 202, 217, 228, 229, 230, 231, 234, 257, 262, 263, 267),  # futex, getdents64, openat, unlinkat …
+    *(
+        186,
+        202,
+        217,
+        219,
+        228,
+        229,
+        230,
+        231,
+        234,
+        257,
+        262,
+        263,
+        267,
+    ),  # futex, getdents64, restart, openat …
     *(269, 270, 271, 302, 318, 332, 334, 439),  # faccessat, prlimit64, getrandom, statx, rseq
 )
 

@@ -2,7 +2,7 @@
 
 Layouts: include/uapi/linux/connector.h and cn_proc.h. Only executions, dumps and ends of whole processes
 reach this process: a socket filter drops forks and threads in the kernel, and from 6.6 on the connector
-itself does. Needs CAP_NET_ADMIN in the initial namespaces.
+itself does. Only in the initial namespaces; older kernels want CAP_NET_ADMIN, 6.18 told any user.
 """
 
 from __future__ import annotations

@@ -121,9 +121,17 @@ def look_at(process: Process) -> Look:
         _log_target(process),
         tuple(problems),
     )
-    if not read_mark(process).same_program(mark) or not (mark.stack or command):
-        raise GoneError(process.pid)  # in the middle of an execution
+    if not read_mark(process).same_program(mark) or (not command and _begins(process)):
+        raise GoneError(process.pid)
     return look
+
+
+def _begins(process: Process) -> bool:
+    """In the middle of an execution: the kernel has written neither arguments nor auxiliary vector yet."""
+    try:
+        return not process.read("auxv").strip(b"\0")
+    except OSError:
+        return False
 
 
 def words(data: bytes) -> list[str]:

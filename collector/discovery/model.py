@@ -10,7 +10,7 @@ from analyzers.contracts.evidence import Incarnation
 @dataclass(frozen=True)
 class Setting:
     """One effective setting. ``name`` is the long option without dashes; ``origin``: command-line |
-    environment | preset:SECTION | hosted | default; ``value`` is free of secrets ("set" for a key)."""
+    environment | preset:SECTION | config:PATH | hosted | default; ``value`` is free of secrets ("set" for a key)."""
 
     name: str
     value: str

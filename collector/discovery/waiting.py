@@ -58,6 +58,12 @@ class Waiting:
         """A program that has just begun: looked at when it has lived a little."""
         self.add(pid, now + FIRST_SECONDS)
 
+    def soon(self, pid: int, now: float) -> None:
+        """Its turn to be searched has not come: no look was spent."""
+        other = self._others[pid]
+        other.due = now + FIRST_SECONDS
+        heapq.heappush(self._order, (other.due, pid))
+
     def drop(self, pid: int) -> bool:
         """Forget it; True when it was there."""
         return self._others.pop(pid, None) is not None

@@ -272,7 +272,11 @@ class Discovery:
                 self._end(pid, None)
             return
         grown = (mark.size, mark.stack) != (other.size, other.stack)
-        if grown or not other.searched:
+        search = not other.searched and other.looks > 0
+        if search and not grown and not self._may_search(pid, other):
+            self._waiting.soon(pid, now)
+            return
+        if grown or search or not other.looks:
             other.size, other.stack = mark.size, mark.stack
             if not self._is_fork(mark) and self._described(pid, now, other):
                 return

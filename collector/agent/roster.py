@@ -65,6 +65,18 @@ class Roster:
         self._gone.move_to_end(pid)
         self._forget()
 
+    def by_pid(self, pid: int) -> Found | None:
+        """The server that this PID is, or was lately."""
+        gone = self._gone.get(pid)
+        return self._living.get(pid) or (gone.found if gone is not None else None)
+
+    @property
+    def units(self) -> frozenset[str]:
+        """Services in which a server lives or died lately."""
+        told = [*self._living.values(), *(gone.found for gone in self._gone.values())]
+        names = (found.place.unit for found in told if found.place.unit is not None)
+        return frozenset(name for name in names if name.endswith(".service") and not name.startswith("user@"))
+
     def children_of(self, router: Found) -> list[Found]:
         """The living children of a router."""
         return [

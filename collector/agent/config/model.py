@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-DEFAULT_STATE = Path("/var/lib/llama-blackbox/agent")
 # The figures of the monitoring issue: a stranded request is told T + 1 s after it began.
 DEFAULT_STRANDED_SECONDS = 10.0
 DEFAULT_HUNG_SECONDS = (
@@ -29,9 +28,8 @@ class Table(BaseModel):
 
 
 class AgentTable(Table):
-    """``state`` folder of the outbox; ``tick_seconds`` between looks at sockets and processes."""
+    """``tick_seconds`` between looks at sockets and processes; ``helper_socket`` of the privileged helper."""
 
-    state: Path = DEFAULT_STATE
     tick_seconds: Annotated[float, Field(ge=0.2, le=10)] = 1.0
     log_level: Literal["error", "warning", "info", "debug"] = "info"
     helper_socket: Path | None = None
@@ -77,8 +75,10 @@ class SourcesTable(Table):
 
 
 class OutboxTable(Table):
-    """How much the agent keeps on this host, attachments and evidence together."""
+    """Where and how much the agent keeps on this host, attachments and evidence together. ``folder`` None:
+    the system's for root, else the user's own state folder."""
 
+    folder: Path | None = None
     max_bytes: Annotated[int, Field(ge=16 << 20, le=1 << 40)] = DEFAULT_OUTBOX_BYTES
 
 

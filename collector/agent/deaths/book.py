@@ -17,6 +17,9 @@ from collector.discovery.model import Ended, Found
 
 # Unit results and journal lines of a death come within a second; from a manager under load in two or three.
 EXPLAIN_SECONDS = 5.0
+# A status alone is no fault yet where a stop may have been asked for: the manager's word on it is written
+# before the end and read a little after.
+WORD_SECONDS = 0.7
 # A core of a large server is taken in seconds; what comes later still revises the incident.
 TRIAGE_AFTER = (2.0, 15.0, 90.0)
 SUCCESSOR_SECONDS = 900.0  # systemd's longest customary RestartSec is minutes; a router restarts on request
@@ -83,11 +86,23 @@ class DeathBook:
             return self._revised(case)
         return []
 
+    @property
+    def waits(self) -> bool:
+        """An end is about to be told: call ``tick`` before a second has passed."""
+        return any(
+            case.incident is None and case.by_status_alone and self._too_soon(case)
+            for case in reversed(self._cases.values())
+        )
+
     def tick(self) -> list[IncidentRecord]:
-        """What time alone makes known: a restart that nothing explains."""
+        """What time alone makes known: an end that nobody asked for, a restart that nothing explains."""
         now, told = self._clock.mono(), []
         for case in self._cases.values():
-            if case.incident is None and self._unexplained(case, now):
+            if case.incident is not None or case.over_mono is None:
+                continue
+            if case.fault and not self._too_soon(case):
+                told += self._open(case, "death")
+            elif self._unexplained(case, now):
                 told += self._open(case, "restart-unexplained")
         return told
 
@@ -110,7 +125,7 @@ class DeathBook:
             case,
             record.model_copy(
                 update={
-                    "verdict": _bounded(report),
+                    "verdict": bounded_verdict(report),
                     "signature": report.signature,
                     "group": group,
                     "summary": report.verdict.summary or record.summary,
@@ -123,6 +138,10 @@ class DeathBook:
     def case_of(self, incarnation: Incarnation) -> Case | None:
         """The case of one life, if any sign of its end was seen."""
         return self._cases.get(_key(incarnation))
+
+    def record_of(self, case: Case) -> IncidentRecord | None:
+        """The incident of a case, as it was told last."""
+        return self._records.get(case.incident or "")
 
     def _case(self, who: Incarnation, found: Found | None) -> Case:
         case = self._cases.get(_key(who)) or self._same_life(who)
@@ -151,8 +170,14 @@ class DeathBook:
         if sign.over and case.over_mono is None:
             case.over_mono = self._clock.mono()
         if case.incident is None:
-            return self._open(case, "death") if case.fault else []
+            return self._open(case, "death") if case.fault and not self._too_soon(case) else []
         return self._revised(case)
+
+    def _too_soon(self, case: Case) -> bool:
+        """Whether the manager may yet say that it asked for this end."""
+        if not case.by_status_alone or case.over_mono is None:
+            return False
+        return self._clock.mono() - case.over_mono < WORD_SECONDS
 
     def _unexplained(self, case: Case, now: float) -> bool:
         if case.over_mono is None or case.successor is None or case.fault is not None:
@@ -251,6 +276,6 @@ def _key(who: Incarnation) -> tuple[object, ...]:
     return (boot, who.pid, None if who.start_time is None else round(who.start_time, 2))
 
 
-def _bounded(report: Report) -> Verdict:
+def bounded_verdict(report: Report) -> Verdict:
     """The verdict without its evidence: that stands in the report, which is an attachment."""
     return report.verdict.model_copy(update={"evidence": [], "advice": report.verdict.advice[:5]})

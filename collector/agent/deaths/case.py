@@ -69,6 +69,13 @@ class Case:
             return True
         return self._by_status()
 
+    @property
+    def by_status_alone(self) -> bool:
+        """Only the exit status makes it a fault: a stop that was asked for may end with one too."""
+        if self.signal is not None or {sign.result for sign in self.signs} & FAILED_RESULTS:
+            return False
+        return not any(sign.fatal and sign.what in ("dumping", "kernel", "core") for sign in self.signs)
+
     def _by_status(self) -> bool | None:
         if self.signal is not None:
             return self.signal not in ASKING

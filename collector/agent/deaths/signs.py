@@ -18,6 +18,7 @@ from analyzers.contracts.facts import (
 )
 from analyzers.contracts.watched import LookFact
 from collector.discovery.model import Ended
+from collector.sources.follow.unit_facts import UnitFact
 
 # Signals by which people and supervisors ask a process to end; none of them is a fault.
 ASKING = frozenset({signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGQUIT})
@@ -67,10 +68,24 @@ def sign_of(evidence: Evidence) -> Sign | None:
         return Sign("core", evidence, fatal=True, signal=core.signal if core else None)
     if evidence.kind == AbortFact.KIND:
         return Sign("text", evidence)  # text is no proof of a death: the process may live on
+    if evidence.kind == UnitFact.KIND:
+        return _unit(evidence)
     if evidence.kind == LogFact.KIND:
         log = fact_of(evidence, LogFact)
         return Sign("asked", evidence, asked=True) if log is not None and log.event in _ASKED_LOG else None
     return None
+
+
+def _unit(evidence: Evidence) -> Sign | None:
+    """A step of the unit's life, as its manager tells it."""
+    event, result = evidence.data.get("event"), evidence.data.get("result")
+    if event == "restarted":
+        return Sign("restart", evidence)
+    if event != "failed":
+        return None
+    if result == START_LIMIT:
+        return Sign("limit", evidence)
+    return Sign("exit", evidence, fatal=result in FAILED_RESULTS, over=True, result=str(result or "") or None)
 
 
 def end_sign(ended: Ended) -> Sign:

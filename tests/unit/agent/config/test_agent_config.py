@@ -22,8 +22,9 @@ def test_an_empty_file_is_the_defaults():
 def test_every_table_can_be_set():
     text = b"""
     [agent]
-    state = "/tmp/x"
     tick_seconds = 0.5
+    [outbox]
+    folder = "/tmp/x"
     [probes]
     every_seconds = 5
     [[target]]
@@ -35,7 +36,7 @@ def test_every_table_can_be_set():
     url = "https://hub.example"
     """
     config = parse_config(text, "agent.toml")
-    assert config.agent.state == Path("/tmp/x")
+    assert config.outbox.folder == Path("/tmp/x")
     assert config.probes.every_seconds == 5
     assert config.target[0].metrics is True
     assert config.hub is not None

@@ -13,7 +13,7 @@ from analyzers.contracts.facts import AbortFact, CoreFact, ExitFact, KernelFact,
 from analyzers.contracts.incident import IncidentRecord
 from analyzers.contracts.report import Report, Tool, Verdict
 from analyzers.contracts.watched import LookFact
-from collector.agent.deaths.book import EXPLAIN_SECONDS, TRIAGE_AFTER, Clock, DeathBook
+from collector.agent.deaths.book import EXPLAIN_SECONDS, TRIAGE_AFTER, WORD_SECONDS, Clock, DeathBook
 from collector.agent.deaths.loops import LOOP_DEATHS, LOOP_SECONDS, LoopBook
 from collector.discovery.model import Ended, Found, Listening, Place
 
@@ -87,6 +87,8 @@ FATAL: list[tuple[Any, Trust]] = [
 @pytest.mark.parametrize(("fact", "trust"), FATAL)
 def test_the_first_sign_of_a_death_opens_one_incident(scene, fact, trust):
     opened = scene.book.evidence(scene.fact(fact, trust), server())
+    scene.time.now += WORD_SECONDS
+    opened += scene.book.tick()
     assert [(record.kind, record.revision) for record in opened] == [("death", 1)]
     assert opened[0].server.unit == "llama.service"
 
@@ -121,11 +123,23 @@ def test_a_stop_that_was_asked_for_is_no_incident(scene, sig):
     assert scene.book.tick() == []
 
 
-def test_a_status_after_a_stop_of_the_supervisor_is_no_incident_and_without_it_one(scene):
-    scene.book.evidence(scene.fact(ExitFact(by="systemd", result="stopping"), Trust.SUPERVISOR), server())
-    assert scene.end(server(), code=1) == []
+@pytest.mark.parametrize("late", [False, True])
+def test_a_status_after_a_stop_of_the_supervisor_is_no_incident_and_without_it_one(scene, late):
+    stopping = scene.fact(ExitFact(by="systemd", result="stopping"), Trust.SUPERVISOR)
+    told = [] if late else scene.book.evidence(stopping, server())
+    told += scene.end(server(), code=1)
+    assert not told
+    if late:  # the journal hands the manager's word on after the end was seen
+        scene.book.evidence(stopping, server())
+    scene.time.now += WORD_SECONDS
+    assert scene.book.tick() == []
+
     other = Scene()
-    assert [record.kind for record in other.end(server(), code=1)] == ["death"]
+    assert other.end(server(), code=1) == []
+    assert other.book.waits
+    other.time.now += WORD_SECONDS
+    assert [record.kind for record in other.book.tick()] == ["death"]
+    assert not other.book.waits
 
 
 def test_a_crash_while_stopping_is_an_incident(scene):
@@ -222,6 +236,22 @@ def test_a_stop_told_by_the_log_explains_an_end_that_nobody_saw_and_only_a_fresh
     old.book.born(server(8, 5.0))
     old.time.now += EXPLAIN_SECONDS
     assert [record.kind for record in old.book.tick()] == ["restart-unexplained"]
+
+
+def unit_step(scene: Scene, **data: Any) -> Evidence:
+    made = scene.fact(LogFact(), Trust.SUPERVISOR)
+    return made.model_copy(update={"kind": "unit", "data": {"unit": "llama.service", **data}})
+
+
+@pytest.mark.parametrize("result", ["watchdog", "oom-kill", "timeout"])
+def test_a_unit_that_failed_by_its_manager_s_doing_is_a_death(scene, result):
+    opened = scene.book.evidence(unit_step(scene, event="failed", result=result), server())
+    assert [record.kind for record in opened] == ["death"]
+
+
+@pytest.mark.parametrize("event", ["starting", "started", "stopped", "status", "restarted"])
+def test_a_step_of_a_unit_s_life_is_no_death(scene, event):
+    assert scene.book.evidence(unit_step(scene, event=event), server()) == []
 
 
 def report(summary: str = "s") -> Report:

@@ -96,6 +96,13 @@ VERBS = {
             "what the agent has seen on this host: list, show, open, export",
             failure_status=EXIT_UNUSABLE,
         ),
+        Verb(
+            "watch",
+            "collector.agent.cli:app",
+            "watch every llama-server of this host and disturb none: the agent",
+            "agent",
+            ("httpx",),
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

@@ -43,7 +43,7 @@ def _parts(config: Config, store: Store, folder: Path, log: Log) -> Parts:
     wishlist = Wishlist(config)
     for line in (*feeds.notes, *wishlist.problems):
         log.warning("left-out", line)
-    incidents = Incidents(folder, host=socket.gethostname())
+    incidents = Incidents(folder, host=socket.gethostname(), captures=config.sources.captures)
     incidents.restore(store.open_incidents())
     knobs = Knobs(stranded=config.stranded.after_seconds, hung=config.hung.after_seconds)
     return Parts(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from analyzers.contracts.evidence import Evidence, Incarnation
@@ -16,6 +18,7 @@ from collector.agent.deaths.case import Case
 from collector.agent.deaths.identity import identity_of
 from collector.agent.deaths.judging import Judge, Judged, Material
 from collector.agent.deaths.loops import LoopBook
+from collector.agent.deaths.request import Left, left_by
 from collector.agent.deaths.signs import sign_of
 from collector.agent.states.model import Transition
 from collector.agent.troubles import TroubleBook
@@ -23,6 +26,7 @@ from collector.discovery.model import Ended, Found
 from collector.outbox.write import NewAttachment
 
 MAX_EVIDENCE = 2000  # facts of one life that a judgement is based on; the ring holds no more of most
+MAX_LEFT = 500  # servers whose leavings are remembered
 _KINDS = {"report.json": "report", "bundle.tar.zst": "bundle"}
 
 
@@ -31,7 +35,13 @@ class Incidents:
     read back from for a judgement."""
 
     def __init__(
-        self, outbox: Path, *, host: str | None, clock: Clock | None = None, judge: Judge | None = None
+        self,
+        outbox: Path,
+        *,
+        host: str | None,
+        captures: Path | None = None,
+        clock: Clock | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self._outbox = outbox
         self.deaths = DeathBook(host=host, clock=clock)
@@ -40,6 +50,8 @@ class Incidents:
         self._judge = judge or Judge(outbox)
         self._cases: dict[str, Case] = {}
         self._strands: set[str] = set()
+        self._left: OrderedDict[tuple[int | None, float | None], Left] = OrderedDict()
+        self._captures = captures
         self.problems: list[str] = []
 
     def restore(self, records: Sequence[IncidentRecord]) -> None:
@@ -67,7 +79,10 @@ class Incidents:
         return [*self._with_loops(self.deaths.ended(ended)), *self.troubles.ended(ended.found)]
 
     def born(self, found: Found) -> list[IncidentRecord]:
-        """A server came."""
+        """A server came: what it will leave behind can only be looked up while it lives."""
+        self._left[_life(found.incarnation)] = left_by(found.pid, found.log_file)
+        while len(self._left) > MAX_LEFT:
+            self._left.popitem(last=False)
         return self.deaths.born(found)
 
     def changed(
@@ -87,8 +102,7 @@ class Incidents:
         for case in self.deaths.due():
             if case.incident is not None and case.incident not in self._judge.busy:
                 self._cases[case.incident] = case
-                signs = [sign.evidence for sign in case.signs]
-                self._judge.take(case.incident, self._material(case.incarnation, case.found, signs))
+                self._judge.take(case.incident, self._of_death(case))
         files: list[NewAttachment] = []
         for id, judged in self._judge.done():
             records, more = self._judged(id, judged)
@@ -130,6 +144,17 @@ class Incidents:
     def _record(self, case: Case | None) -> IncidentRecord | None:
         return self.deaths.record_of(case) if case is not None else None
 
+    def _of_death(self, case: Case) -> Material:
+        left = self._left.get(_life(case.incarnation), Left())
+        return replace(
+            self._material(case.incarnation, case.found, [sign.evidence for sign in case.signs]),
+            wall=case.wall,
+            signal=case.signal,
+            folder=left.folder,
+            logs=left.logs,
+            store=str(self._captures) if self._captures is not None else None,
+        )
+
     def _material(self, who: Incarnation, found: Found | None, evidence: Sequence[Evidence]) -> Material:
         """Everything that the outbox holds about this life, and what was told just now."""
         kept: list[Evidence] = []
@@ -141,6 +166,10 @@ class Incidents:
         known = {item.id for item in kept}
         facts = [*kept, *(item for item in evidence if item.id not in known)]
         return Material(who, found, tuple(item for item in facts if item.kind != "gap"))
+
+
+def _life(who: Incarnation) -> tuple[int | None, float | None]:
+    return (who.pid, who.start_time)
 
 
 def _last(records: Iterable[IncidentRecord]) -> IncidentRecord | None:

@@ -44,6 +44,12 @@ class Case:
         return True
 
     @property
+    def wall(self) -> float:
+        """When it died, Unix seconds: the earliest fatal sign's time, else when the case was opened."""
+        told = [sign.evidence.wall for sign in self.signs if sign.fatal and sign.evidence.wall is not None]
+        return min(told, default=self.opened_wall)
+
+    @property
     def signal(self) -> int | None:
         """The deadly signal, by the best-founded sign that names one."""
         return next((sign.signal for sign in self.ordered() if sign.signal is not None), None)

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from analyzers.bundle.write import ManifestParts, write_bundle
 from analyzers.contracts.evidence import Evidence, Incarnation
-from analyzers.contracts.report import Gap, Process, Report
-from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED, UserError
+from analyzers.contracts.report import Process, Report
+from analyzers.errors import EXIT_OK, EXIT_UNDETERMINED
+from collector.agent.deaths.child import BUNDLE, REPORT
+from collector.agent.deaths.request import Request
 from collector.discovery.model import Found
 
 TIMEOUT = 120.0  # seconds; the verdict itself takes one, gdb's share is bounded at half a minute
-MAX_REPORT = 16 << 20
-BUNDLE, REPORT = "bundle.tar.zst", "report.json"
+MAX_REPORT = 16 << 20  # bytes of a bundle or report that are kept as an attachment
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,17 @@ class Judged:
 
 @dataclass(frozen=True)
 class Material:
-    """What is known of one death. ``bundles`` are further inputs of triage: a capture's bundle, a core."""
+    """What is known of one death, and where more may lie: ``wall`` Unix seconds of it, None for a server that
+    lives; ``folder`` its working folder, ``logs`` files it printed to, ``store`` of captures."""
 
     incarnation: Incarnation
     found: Found | None
     evidence: Sequence[Evidence]
-    gaps: Sequence[Gap] = ()
-    bundles: Sequence[Path] = ()
+    wall: float | None = None
+    signal: int | None = None
+    folder: str | None = None
+    logs: Sequence[str] = ()
+    store: str | None = None
 
 
 class Judge:
@@ -86,66 +90,68 @@ def _outcome(future: Future[Judged]) -> Judged:
 
 
 def judge(material: Material, folder: Path) -> Judged:
-    """Write the bundle below ``folder`` and run triage on it. Never raises for what the evidence holds."""
+    """Run the child in a private folder below ``folder``. Never raises for what the evidence holds."""
     with TemporaryDirectory(prefix="judge-", dir=folder) as name:
         place = Path(name)
-        try:
-            write_bundle(place / BUNDLE, _parts(material), {}, list(material.evidence))
-        except (UserError, OSError) as error:
-            return Judged(None, {}, f"no bundle could be written: {error}")
-        report, problem = _triage([place / BUNDLE, *material.bundles], place)
-        files = {BUNDLE: (place / BUNDLE).read_bytes()}
-        if report is not None:
-            files[REPORT] = report.to_json().encode("utf-8", "backslashreplace")
-        return Judged(report, files, problem)
+        problem = _run(material, place)
+        report, unread = _read(place / REPORT) if problem is None else (None, problem)
+        files = {each: data for each in (BUNDLE, REPORT) if (data := _bytes(place / each))}
+        if report is None:
+            files.pop(REPORT, None)
+        return Judged(report, files, unread)
 
 
-def _parts(material: Material) -> ManifestParts:
+def _run(material: Material, place: Path) -> str | None:
+    """Why there is no report, None when there should be one."""
+    command = [sys.executable, "-m", "collector.agent.deaths.child", str(place)]
+    try:
+        status = subprocess.run(
+            command,
+            input=TypeAdapter(Request).dump_json(_request(material)),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT,
+            env=_environment(place),
+            cwd=place,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return f"triage took over {TIMEOUT:g} s"
+    except OSError as error:
+        return f"triage could not be started ({error.strerror})"
+    return None if status in (EXIT_OK, EXIT_UNDETERMINED) else f"triage ended with status {status}"
+
+
+def _request(material: Material) -> Request:
     who, found = material.incarnation, material.found
     process = Process(pid=who.pid, start_time=who.start_time, boot_id=who.boot_id)
     if found is not None:
-        process = process.model_copy(
-            update={
-                "exe": found.exe,
-                "build": found.build,
-                "build_id": found.build_id,
-                "args": list(found.args),
-                "role": found.role,
-                "port": found.port,
-            }
-        )
-    return ManifestParts(process=process, incarnations=(who,), gaps=tuple(material.gaps))
+        named = {"exe": found.exe, "build": found.build, "build_id": found.build_id, "role": found.role}
+        process = process.model_copy(update={**named, "args": list(found.args), "port": found.port})
+    return Request(
+        incarnation=who,
+        evidence=tuple(material.evidence),
+        process=process,
+        wall=material.wall,
+        unit=found.place.unit if found is not None else None,
+        signal=material.signal,
+        folder=material.folder,
+        logs=tuple(material.logs),
+        store=material.store,
+    )
 
 
-def _triage(inputs: Sequence[Path], place: Path) -> tuple[Report | None, str | None]:
-    command = [sys.executable, "-m", "collector.agent.deaths.child", *map(str, inputs)]
-    out = place / "out.json"
+def _bytes(path: Path) -> bytes:
     try:
-        with out.open("wb") as target:
-            status = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=target,
-                stderr=subprocess.DEVNULL,
-                timeout=TIMEOUT,
-                env=_environment(place),
-                cwd=place,
-                check=False,
-            ).returncode
-    except subprocess.TimeoutExpired:
-        return None, f"triage took over {TIMEOUT:g} s"
-    except OSError as error:
-        return None, f"triage could not be started ({error.strerror})"
-    if status not in (EXIT_OK, EXIT_UNDETERMINED):
-        return None, f"triage ended with status {status}"
-    return _read(out)
+        return path.read_bytes() if path.stat().st_size <= MAX_REPORT else b""
+    except OSError:
+        return b""
 
 
 def _read(path: Path) -> tuple[Report | None, str | None]:
-    if path.stat().st_size > MAX_REPORT:
-        return None, "the report is too large"
+    data = _bytes(path)
     try:
-        return Report.model_validate_json(path.read_bytes()), None
+        return Report.model_validate_json(data), None
     except ValidationError:
         return None, "the report cannot be read"
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,8 +73,8 @@ def test_the_child_limits_itself_before_it_reads_anything():
 
 @pytest.mark.parametrize("answer", [b"", b"{}", b"[]", b"{", b"null", b"\xff\xfe", b"[" * 100_000])
 def test_an_answer_that_is_no_report_is_a_problem(tmp_path, monkeypatch, answer):
-    def run(command, *, stdout, **options):
-        stdout.write(answer)
+    def run(command, **options):
+        (Path(command[-1]) / REPORT).write_bytes(answer)
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(judging.subprocess, "run", run)

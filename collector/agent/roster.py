@@ -20,6 +20,7 @@ REMEMBERED_SECONDS = 900.0
 MAX_REMEMBERED = 400
 # The kernel prints its line before the process is gone, and the journal hands it on within a second.
 FAULT_TO_END_SECONDS = 5.0
+SAID_AFTER_SECONDS = 1.5
 _COMM = 15  # bytes that the kernel keeps of a name
 
 
@@ -105,13 +106,18 @@ class Roster:
 
     def _of_home(self, home: str, evidence: Evidence) -> Found | None:
         """The main server of a unit or container at the time of the fact: a child's end is told of itself."""
+        now = self._mono() if evidence.mono is None else evidence.mono
         dead = [gone for gone in self._gone.values() if _lives_in(gone.found, home)]
         living = [found for found in self._living.values() if _lives_in(found, home)]
+        run = evidence.data.get("invocation")
+        if run and any(found.place.invocation for found in (*living, *(gone.found for gone in dead))):
+            dead = [gone for gone in dead if gone.found.place.invocation == run]
+            living = [found for found in living if found.place.invocation == run]
         sign = sign_of(evidence)
         if sign is not None and (sign.over or sign.fatal):
-            # Words on an end come after it: they are about the one that ended last, if it did just now.
-            now = self._mono() if evidence.mono is None else evidence.mono
-            fresh = [gone for gone in dead if abs(now - gone.mono) <= FAULT_TO_END_SECONDS]
+            # Words on an end are about the one that ended last, if they were said by the time that its end
+            # was seen; later ones are about its successor.
+            fresh = [gone for gone in dead if -FAULT_TO_END_SECONDS <= now - gone.mono <= SAID_AFTER_SECONDS]
             if fresh:
                 return max(fresh, key=lambda gone: gone.mono).found
         if len(living) == 1:

@@ -10,7 +10,8 @@ from analyzers.contracts.evidence import Incarnation
 @dataclass(frozen=True)
 class Setting:
     """One effective setting. ``name`` is the long option without dashes; ``origin``: command-line |
-    environment | preset:SECTION | config:PATH | hosted | default; ``value`` is free of secrets ("set" for a key)."""
+    environment | preset:SECTION | config:PATH | hosted | default; ``value`` is free of secrets ("set" for a
+    key)."""
 
     name: str
     value: str
@@ -31,13 +32,15 @@ class Listening:
 @dataclass(frozen=True)
 class Place:
     """Where a process runs: systemd unit, container id and its runtime, cgroup path; pid inside its own PID
-    namespace where that is another one."""
+    namespace where that is another one. ``invocation``: systemd's id of this run of the unit
+    (systemd.exec(5))."""
 
     unit: str | None = None
     container: str | None = None
     runtime: str | None = None
     cgroup: str | None = None
     inner_pid: int | None = None
+    invocation: str | None = None
 
 
 @dataclass(frozen=True)

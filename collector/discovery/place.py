@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from collector.discovery.model import Place
 from collector.sources.procfs import Process
@@ -27,6 +28,7 @@ _ENGINES = (
 # cgroupfs driver: the parent folder names the engine
 _FOLDERS = {"docker": "docker", "lxc": "lxc", "crio": "cri-o", "libpod_parent": "podman"}
 _UNIT = re.compile(r"[\w:@.\\-]{1,255}\.(?:service|scope)")
+_INVOCATION = re.compile(r"[0-9a-f]{32}")
 _NO_SERVER = re.compile(r"session-\w+\.scope|init\.scope|user@\d+\.service")
 
 
@@ -37,7 +39,20 @@ def read_place(process: Process) -> Place:
         status = process.read("status")
     except OSError:
         return Place()
-    return place_of(groups, inner_pid(status))
+    place = place_of(groups, inner_pid(status))
+    return place if place.unit is None else replace(place, invocation=_invocation(process))
+
+
+def _invocation(process: Process) -> str | None:
+    """The manager puts it into the environment of what it starts; a server's children inherit it."""
+    try:
+        variables = process.read("environ").split(b"\0")
+    except OSError:
+        return None
+    told = next((each[14:] for each in variables if each.startswith(b"INVOCATION_ID=")), b"").decode(
+        "ascii", "replace"
+    )
+    return told if _INVOCATION.fullmatch(told) else None
 
 
 def place_of(groups: str, inner: int | None = None) -> Place:

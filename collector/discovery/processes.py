@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from analyzers.contracts.evidence import Incarnation
 from collector.discovery import events as kernel
 from collector.discovery.look import Mark, mark_of
-from collector.discovery.model import Found
-from collector.sources.procfs import PROC
+from collector.discovery.model import Found, Place
+from collector.discovery.place import read_place
+from collector.sources.procfs import PROC, GoneError, Process
 
 NO_LOOK = "it ended before it could be looked into"
 
@@ -47,4 +49,7 @@ def bare(pid: int, mark: Mark, exe: str, boot: str | None) -> Found:
     """What is known of a server that nobody could look into: its number, its life, its program's name."""
     started = mark.start / os.sysconf("SC_CLK_TCK")
     who = Incarnation(pid=pid, start_time=started, boot_id=boot)
-    return Found(who, exe, "standalone", problems=(NO_LOOK,))
+    place = Place()
+    with suppress(GoneError, OSError), Process(pid) as process:
+        place = read_place(process)
+    return Found(who, exe, "standalone", place=place, problems=(NO_LOOK,))

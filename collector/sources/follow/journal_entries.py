@@ -153,6 +153,9 @@ class Entries:
         if fact is None or not self.wanted(None, fact.unit or unit):
             return
         data = fact.data() if isinstance(fact, UnitFact) else _set(fact)
+        run = fields.get("INVOCATION_ID") or fields.get("USER_INVOCATION_ID")
+        if run is not None:
+            data["invocation"] = _text(run, 64)
         out.evidence.append(
             quick_evidence(
                 f"u{self._boot_text[:8]}-{mono:x}-{crc32(fields.get('MESSAGE', b'')):x}",

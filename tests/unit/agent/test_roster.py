@@ -79,6 +79,27 @@ def test_words_on_an_end_are_about_the_one_that_ended_not_its_successor(roster):
     assert roster.of(fact(stopping)).pid == 8
 
 
+def test_words_on_an_end_are_about_the_run_that_they_name(roster):
+    old = server(7, place=Place(unit="llama.service", invocation="a" * 32))
+    new = server(8, 9.0, place=Place(unit="llama.service", invocation="b" * 32))
+    roster.ended(end(old, sig=15))
+    roster.born(new)
+    exited = fact(ExitFact(by="systemd", signal=6, unit="llama.service"))
+    for run, pid in (("a" * 32, 7), ("b" * 32, 8)):
+        told = exited.model_copy(update={"data": {**exited.data, "invocation": run}})
+        assert roster.of(told).pid == pid
+    unknown = exited.model_copy(update={"data": {**exited.data, "invocation": "c" * 32}})
+    assert roster.of(unknown) is None
+
+
+def test_words_said_well_after_an_end_are_about_the_successor(roster):
+    roster.ended(end(server(7), sig=15))
+    roster.born(server(8, 9.0))
+    exited = ExitFact(by="systemd", signal=6, unit="llama.service")
+    assert roster.of(fact(exited, mono=100.5)).pid == 7
+    assert roster.of(fact(exited, mono=103.0)).pid == 8
+
+
 def test_a_unit_s_words_are_about_its_router_and_not_a_child(roster):
     router = server(7, role="router")
     child = server(9, role="child", parent=router.incarnation)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,25 +31,115 @@ def run(
     ] = False,
     unit: Annotated[str | None, typer.Option(help="the servers of this systemd unit")] = None,
     pid: Annotated[int | None, typer.Option(help="this server")] = None,
+    preset: Annotated[
+        Path | None, typer.Option(help="a router's preset file, at rest: each section as a server")
+    ] = None,
+    server_bin: Annotated[
+        Path | None,
+        typer.Option("--server-bin", help="a binary, at rest: its marks; with --preset its build"),
+    ] = None,
+    build: Annotated[str | None, typer.Option(help="with --preset: the build, such as b11368")] = None,
+    one_line: Annotated[
+        bool, typer.Option("--one-line", help="one line a server, the status word first")
+    ] = False,
+    textfile: Annotated[
+        Path | None, typer.Option(help="also write this file for node_exporter's textfile collector")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=f"print JSON, schema {SCHEMA}")] = False,
     include_private: Annotated[
         bool, typer.Option("--include-private", help="with --json: do not redact home folders and keys")
     ] = False,
 ) -> int:
-    """Every llama-server of this host, or the one that is named. Changes, asks and wakes nothing.
+    """Every llama-server of this host, the one named, or files at rest. Changes, asks and wakes nothing.
 
-    Exit status: 0 nothing found, 1 exposed or something would be lost, 2 no server that may be looked at.
+    Exit status: 0 nothing found, 1 exposed or something would be lost, 2 nothing that may be looked at.
     """
-    found, skipped = pick(unit, pid)
-    results, fine = _cores(found) if cores else _exposures(found)
+    asked = Asked(cores, unit, pid, preset, server_bin, build, one_line, textfile, as_json, include_private)
+    asked.demand_sense()
+    if preset is not None or server_bin is not None:
+        return _at_rest(asked)
+    found, skipped = _picked(asked)
+    results, fine = _cores(found) if cores else _views(found)
     if not results:
         raise UserError("the server ended while it was looked at", where="check", remedy="run it again")
+    if textfile is not None:
+        _write(textfile, results, skipped)
     with printing(), for_a_reader():
         if as_json:
             print(as_text(results, skipped, cores=cores, private=include_private))
+        elif one_line:
+            _short(results, skipped)
         else:
             _show(results, skipped, cores)
     return FINE if fine and not skipped else SOMETHING
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for."""
+
+    cores: bool
+    unit: str | None
+    pid: int | None
+    preset: Path | None
+    server_bin: Path | None
+    build: str | None
+    one_line: bool
+    textfile: Path | None
+    as_json: bool
+    private: bool
+
+    def demand_sense(self) -> None:
+        """Raises UserError for options that do not go together."""
+        rest = self.preset is not None or self.server_bin is not None
+        living = self.cores or self.unit is not None or self.pid is not None
+        wrong = {
+            "--preset and --server-bin look at files, not at servers": rest
+            and (living or self.one_line or self.textfile is not None),
+            "--build belongs to --preset": self.build is not None and self.preset is None,
+            "--one-line and --textfile speak of exposure": self.cores
+            and (self.one_line or self.textfile is not None),
+            "--json and --one-line are two outputs": self.as_json and self.one_line,
+        }
+        for what, holds in wrong.items():
+            if holds:
+                raise UserError(what, where="check", remedy="leave one of them out; see check --help")
+
+
+def _picked(asked: Asked) -> tuple[list[Server], list[str]]:
+    """As ``pick``; with --textfile the file says that there is none."""
+    try:
+        return pick(asked.unit, asked.pid)
+    except UserError:
+        if asked.textfile is not None:
+            from collector.check.lines import nothing, write_textfile
+
+            write_textfile(asked.textfile, nothing(len(hidden())))
+        raise
+
+
+def _at_rest(asked: Asked) -> int:
+    from collector.check.rest import binary_at_rest, preset_at_rest, wanted_build
+
+    wanted = wanted_build(asked.build, asked.server_bin)
+    if asked.preset is not None:
+        found, errors = preset_at_rest(asked.preset, wanted)
+    else:
+        assert asked.server_bin is not None  # noqa: S101 - one of the two was given
+        found, errors = [binary_at_rest(asked.server_bin, wanted)], []
+    with printing(), for_a_reader():
+        if asked.as_json:
+            document = _document(found, [], "at-rest")
+            document["errors"] = errors
+            print(_json(document, asked.private))
+        else:
+            from rich.console import Console
+
+            from collector.check.render import show_at_rest
+
+            show_at_rest(found, errors, Console(highlight=False))
+    bad = errors or any(one.errors or one.verdict in ("exposed", "possible") for one in found)
+    return SOMETHING if bad else FINE
 
 
 def pick(unit: str | None, pid: int | None) -> tuple[list[Server], list[str]]:
@@ -93,32 +186,47 @@ def _cores(found: Sequence[Server]) -> tuple[Sequence[Any], bool]:
     return results, all(one.verdict == READY for one in results)
 
 
-def _exposures(found: Sequence[Server]) -> tuple[Sequence[Any], bool]:
-    from collector.check.exposure import EXPOSED, POSSIBLE, expose
-    from collector.check.subject import read_subject
-    from collector.sources.procfs import GoneError
+def _views(found: Sequence[Server]) -> tuple[Sequence[Any], bool]:
+    from collector.check.lines import all_fine
+    from collector.check.overview import Overview
 
-    results = []
-    for server in found:
-        try:
-            results.append(expose(read_subject(server)))
-        except GoneError:
-            continue
-    return results, all(one.verdict not in (EXPOSED, POSSIBLE) for one in results)
+    results = Overview().look(found)
+    return results, all_fine(results)
+
+
+def _write(path: Path, results: Sequence[Any], skipped: Sequence[str]) -> None:
+    from collector.check.lines import textfile, write_textfile
+
+    write_textfile(path, textfile(results, len(skipped), time.time()))
+
+
+def _short(results: Sequence[Any], skipped: Sequence[str]) -> None:
+    from collector.check.lines import one_line, skipped_line
+
+    for view in results:
+        print(one_line(view))
+    for line in skipped:
+        print(skipped_line(line))
 
 
 def as_text(results: Sequence[Any], skipped: Sequence[str], *, cores: bool, private: bool = False) -> str:
     """The JSON document: ``{schema, tool, what, servers[], not_looked_at[]}``."""
-    document = {
+    return _json(_document(results, skipped, "cores" if cores else "exposure"), private)
+
+
+def _document(results: Sequence[Any], skipped: Sequence[str], what: str) -> dict[str, Any]:
+    return {
         "schema": SCHEMA,
         "tool": f"llama-blackbox {__version__}",
-        "what": "cores" if cores else "exposure",
+        "what": what,
         "servers": [one.to_json() for one in results],
         "not_looked_at": list(skipped),
     }
-    return printable_json(
-        json.dumps(document if private else _redacted(document), indent=2, ensure_ascii=False)
-    )
+
+
+def _json(document: dict[str, Any], private: bool) -> str:
+    shown = document if private else _redacted(document)
+    return printable_json(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
 def _redacted(document: dict[str, Any]) -> Any:
@@ -139,8 +247,8 @@ def _redacted(document: dict[str, Any]) -> Any:
 def _show(results: Sequence[Any], skipped: Sequence[str], cores: bool) -> None:
     from rich.console import Console
 
-    from collector.check.render import show_exposure, show_readiness, show_skipped
+    from collector.check.render import show_readiness, show_skipped, show_views
 
     console = Console(highlight=False)
-    (show_readiness if cores else show_exposure)(results, console)
+    (show_readiness if cores else show_views)(results, console)
     show_skipped(skipped, console)

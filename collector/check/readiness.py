@@ -27,8 +27,12 @@ FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 def read_scene(server: Server, *, host: Host | None = None, servers: int = 1, tool: Tool = run) -> Scene:
     """All that is known of one server. Raises GoneError when it ends meanwhile."""
+    return scene_of(read_subject(server), host=host, servers=servers, tool=tool)
+
+
+def scene_of(subject: Subject, *, host: Host | None = None, servers: int = 1, tool: Tool = run) -> Scene:
+    """The same of a server that was read already."""
     host = host or Host()
-    subject = read_subject(server)
     return Scene(
         host,
         subject,

@@ -16,6 +16,8 @@ PROPERTIES = (
     *("Id", "LoadState", "FragmentPath", "Restart", "RestartUSec", "TimeoutStopUSec", "TimeoutAbortUSec"),
     *("WatchdogUSec", "LimitCORE", "LimitCORESoft", "LogRateLimitIntervalUSec", "LogRateLimitBurst"),
     *("LogNamespace", "StandardOutput", "StandardError", "LogLevelMax", "SyslogLevel", "WorkingDirectory"),
+    *("MainPID", "NRestarts", "StartLimitBurst", "StartLimitIntervalUSec", "RestartPreventExitStatus"),
+    "SuccessExitStatus",
 )
 ENGINES = ("docker", "podman")
 DOCKER_STOP_SECONDS = 10.0  # docker stop, unless the container names its own
@@ -54,13 +56,23 @@ class Container:
     log_driver: str | None = None
     log_options: dict[str, str] = field(default_factory=dict)
     removed: bool = False  # --rm
+    restart: str | None = None  # the policy's name
+    restart_most: int = 0  # starts of on-failure:N; 0 without an end
+
+
+def unit_name(cgroup: str) -> str | None:
+    """The service whose cgroup it is in; None for a session or none."""
+    path = next((line[3:] for line in cgroup.splitlines() if line.startswith("0::")), "")
+    name = next((part for part in reversed(path.split("/")) if part.endswith(".service")), "")
+    if not name or name.startswith(_SESSION) or not re.fullmatch(r"[\w:@.\\-]{1,255}", name):
+        return None
+    return name
 
 
 def unit_of(cgroup: str, tool: Tool = run) -> UnitView | None:
     """The unit whose cgroup it is in, by its manager; None outside of systemd or when nobody can be asked."""
-    path = next((line[3:] for line in cgroup.splitlines() if line.startswith("0::")), "")
-    name = next((part for part in reversed(path.split("/")) if part.endswith(".service")), "")
-    if not name or name.startswith(_SESSION) or not re.fullmatch(r"[\w:@.\\-]{1,255}", name):
+    name = unit_name(cgroup)
+    if name is None:
         return None
     for user in (False, True):
         argv = ["systemctl", *(["--user"] if user else []), "show", "--no-pager"]
@@ -94,7 +106,8 @@ def _inspected(engine: str, id: str, out: bytes, kubernetes: bool) -> Container 
         host, config = said.get("HostConfig") or {}, said.get("Config") or {}
         log = host.get("LogConfig") or {}
         options = {str(key): str(value) for key, value in (log.get("Config") or {}).items()}
-        stop = config.get("StopTimeout")
+        stop, policy = config.get("StopTimeout"), host.get("RestartPolicy") or {}
+        most = policy.get("MaximumRetryCount")
         return Container(
             engine,
             id[:12],
@@ -104,6 +117,8 @@ def _inspected(engine: str, id: str, out: bytes, kubernetes: bool) -> Container 
             log_driver=str(log["Type"])[:40] if log.get("Type") else None,
             log_options=options,
             removed=host.get("AutoRemove") is True,
+            restart=str(policy.get("Name") or "no")[:40],
+            restart_most=most if isinstance(most, int) else 0,
         )
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, RecursionError):
         return None

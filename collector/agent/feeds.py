@@ -115,8 +115,9 @@ def make_feeds(
     wanted = _asker(roster)
     if table.journal:
         kinds = [Journal(), *(Journal(namespace=name) for name in table.namespaces)]
-        kinds += [Journal(folder=folder) for folder in table.journal_folders]
         feeds.journals = [JournalStream(kind, wanted, cursor=cursors.get(kind.name)) for kind in kinds]
+        others, inside = [Journal(folder=folder) for folder in table.journal_folders], _asker_inside(roster)
+        feeds.journals += [JournalStream(kind, inside, cursor=cursors.get(kind.name)) for kind in others]
     if table.kernel:
         first = feeds.journals[0] if feeds.journals else None
         device = {} if kernel_device is None else {"device": kernel_device}
@@ -157,6 +158,19 @@ def _asker(roster: Roster) -> Callable[[int | None, str | None], Incarnation | b
         if known is not None:
             return known.incarnation
         return unit is not None and unit in roster.units
+
+    return wanted
+
+
+def _asker_inside(roster: Roster) -> Callable[[int | None, str | None], Incarnation | bool | None]:
+    """The same for a folder of journal files, which is another system's (a container's): its PIDs are those
+    of its own namespace, and a number that nobody there has is nobody's here."""
+
+    def wanted(pid: int | None, unit: str | None) -> Incarnation | bool | None:
+        if pid is None:
+            return unit is not None and unit in roster.units
+        known = roster.by_inner_pid(pid, unit)
+        return known.incarnation if known is not None else None
 
     return wanted
 

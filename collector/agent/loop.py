@@ -104,12 +104,10 @@ class Agent:
 
     def wait(self, stop: int | None = None) -> None:
         """Until something can be read, the tick is due, or ``stop`` (a descriptor) is readable."""
+        self._pause(stop)
         poller = select.poll()
         if stop is not None:
             poller.register(stop, select.POLLIN)
-        pause = self._last_round + LEAST_SECONDS - self._mono()
-        if pause > 0:
-            poller.poll(pause * 1000)
         for number in self._descriptors():
             with suppress(OSError, ValueError):
                 poller.register(number, select.POLLIN)
@@ -120,6 +118,20 @@ class Agent:
             left = 0
         if left > 0:
             poller.poll(left * 1000)
+
+    def _pause(self, stop: int | None) -> None:
+        """Until the next round may begin; processes that come and go are looked at meanwhile, because one that
+        lives for 20 ms can only be looked at while it does."""
+        events = self.parts.discovery.fileno()
+        poller = select.poll()
+        for number in (stop, events):
+            if number is not None:
+                poller.register(number, select.POLLIN)
+        while (left := self._last_round + LEAST_SECONDS - self._mono()) > 0:
+            ready = [number for number, _ in poller.poll(left * 1000)]
+            if not ready or ready != [events]:
+                return
+            self._processes()
 
     def reload(self, wishlist: Wishlist) -> None:
         """The operator's words are others now: every server is looked up again."""

@@ -71,6 +71,12 @@ class Roster:
         gone = self._gone.get(pid)
         return self._living.get(pid) or (gone.found if gone is not None else None)
 
+    def by_inner_pid(self, pid: int, unit: str | None) -> Found | None:
+        """The server that has this number in a PID namespace of its own, None where two have it."""
+        known = [*self._living.values(), *(gone.found for gone in self._gone.values())]
+        found = [each for each in known if each.place.inner_pid == pid and each.place.unit == unit]
+        return found[0] if len(found) == 1 else None
+
     @property
     def units(self) -> frozenset[str]:
         """Services in which a server lives or died lately."""

@@ -20,7 +20,8 @@ MAX_VALUE = 1000  # characters of one value
 
 class Log:
     """``log.info("event-id", "words", name=value)``. Values come from a hostile host: they are bounded, and
-    escaped by JSON. An equal event with equal words is said once in a minute, with a count."""
+    escaped by JSON. An equal event of one process (``pid``) with equal words is said once in a minute, with a
+    count."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Log:
     def _say(self, level: str, event: str, words: str, values: dict[str, object]) -> None:
         if LEVELS[level] > self.level:
             return
-        suppressed = self._suppressed(event, words)
+        suppressed = self._suppressed(event, f"{words} {values.get('pid', '')}")
         if suppressed is None:
             return
         record: dict[str, object] = {"level": level, "event": event, "message": _bounded(words)}

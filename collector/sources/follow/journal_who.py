@@ -94,9 +94,12 @@ def unit_name(fields: dict[str, bytes]) -> str | None:
 def server(
     pid: int | None, unit: str | None, boot: str, answer: Incarnation | bool
 ) -> tuple[Incarnation, str]:
-    """(incarnation, source) of a wanted sender. An incarnation of another boot is not this one's."""
+    """(incarnation, source) of a wanted sender. An incarnation of another boot is not this one's, unless the
+    number is another one too: a container's journal counts PIDs, and names its boot, in its own way."""
     own = Incarnation(pid=pid, boot_id=boot)
-    if isinstance(answer, Incarnation) and own.same_as(answer):
+    if isinstance(answer, Incarnation) and answer.pid != pid:
+        own = answer
+    elif isinstance(answer, Incarnation) and own.same_as(answer):
         own = Incarnation(pid=pid, start_time=answer.start_time, boot_id=boot)
     return own, f"journal of {unit}" if unit else f"journal of process {pid}"
 

@@ -19,7 +19,7 @@ from analyzers.core.marks import find_names
 from analyzers.errors import UserError
 from collector.check.reached import KNOWN, Reached, reached
 from collector.check.subject import Subject
-from collector.check.told import DRAFT, Told, sleep_in, sleep_of_models, told
+from collector.check.told import DRAFT, PRESET, SLEEP, Told, sleep_in, sleep_of_models, told
 from collector.check.waketime import log_of
 from collector.discovery.builds import Identity, identity
 from collector.discovery.model import Found
@@ -153,7 +153,7 @@ def _rows(
             said.status,
             said.because,
             condition,
-            step_for(defect, ".service" in subject.cgroup) if at_risk else None,
+            step_for(defect, ".service" in subject.cgroup, sleep_off(subject, settings)) if at_risk else None,
             KNOWN.get(said.status, "unknown"),
             reached(known, defect, found, marks) if at_risk else (),
         )
@@ -187,11 +187,25 @@ def _condition(
     return asleep, None if asleep else "whether it sleeps is not known"
 
 
-def step_for(defect: Defect, systemd: bool) -> str | None:
+def sleep_off(subject: Subject, settings: Told) -> str:
+    """The setting that switches sleep off, where it was switched on."""
+    origin = settings.origin(SLEEP)
+    if subject.server.hosted:
+        return "sleep_idle_seconds = -1 in the program that hosts it"
+    if origin.startswith(PRESET):
+        return f"sleep-idle-seconds = -1 in [{origin.removeprefix(PRESET)}] of its router's preset file"
+    if origin.startswith("config:"):
+        return f"sleep-idle-seconds = -1 in {origin.removeprefix('config:')}"
+    if origin == "default" and settings.sections:
+        return "sleep-idle-seconds = -1 in each section of its preset file"
+    return SLEEP_OFF
+
+
+def step_for(defect: Defect, systemd: bool, off: str = SLEEP_OFF) -> str | None:
     """What keeps the defect away, where the catalogue knows it; else its first step for where it runs."""
     steps = defect.advice_for("systemd" if systemd else None)
     lasting = (step for step in steps if step.text.startswith("Upgrade") or step.command == SLEEP_OFF)
     first: Advice | None = next(lasting, next(iter(steps), None))
     if first is None:
         return None
-    return f"{first.text} {first.command}" if first.command == SLEEP_OFF else first.text
+    return f"{first.text} {off}" if first.command == SLEEP_OFF else first.text

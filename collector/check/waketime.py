@@ -46,7 +46,7 @@ def wake_time(pid: int, log: str | None, files: Sequence[ModelFileFact], size: i
     wakes, load = durations(data)
     if wakes:
         longest = max(wakes)
-        return WakeTime(longest, "log", f"the longest of {len(wakes)} wakes in its log")
+        return WakeTime(longest, "log", f"the longest of the wakes in its log ({len(wakes)})")
     if load is not None:
         return WakeTime(load, "load", "its load at the start, by its log")
     if not size:

@@ -34,6 +34,7 @@ from analyzers.errors import UserError
 BUSY_SECONDS = 2.0  # a writer holds readers up only while it recovers a log after a crash: milliseconds
 MAX_RECORD = 1 << 20  # characters of one record's JSON; a good one has two to twenty thousand
 MAX_ROWS = 100_000
+MAX_INCIDENTS = 2000  # of one list: more than anybody reads, parsed in a second
 _START_SLACK = 0.02  # seconds: start times are told in clock ticks of a hundredth of a second
 
 
@@ -44,14 +45,18 @@ class OutboxReader:
         self.folder = folder
         self._db = connection
 
-    def incidents(self) -> list[IncidentRow]:
-        """Every incident, the newest first."""
+    def incidents(self, limit: int = MAX_INCIDENTS, beginning: str = "") -> list[IncidentRow]:
+        """The newest incidents first, those whose id begins with ``beginning``."""
         rows = self._all(
             "SELECT id, revision, kind, state, opened, revised, CASE WHEN length(json) <= ? THEN json END "
-            "FROM incidents ORDER BY opened DESC, id LIMIT ?",
-            (MAX_RECORD, MAX_ROWS),
+            "FROM incidents WHERE substr(id, 1, ?) = ? ORDER BY opened DESC, id LIMIT ?",
+            (MAX_RECORD, len(beginning), beginning, limit),
         )
         return [_incident(row) for row in rows]
+
+    def count(self) -> int:
+        """Incidents in all."""
+        return int(self._all("SELECT count(*) FROM incidents", ())[0][0])
 
     def incidents_revised_after(self, revised: float, limit: int = 1000) -> list[IncidentRow]:
         """Incidents revised at or after ``revised`` (Unix seconds), the oldest revision first."""

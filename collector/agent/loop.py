@@ -120,8 +120,8 @@ class Agent:
             poller.poll(left * 1000)
 
     def _pause(self, stop: int | None) -> None:
-        """Until the next round may begin; processes that come and go are looked at meanwhile, because one that
-        lives for 20 ms can only be looked at while it does."""
+        """Until the next round may begin; processes that come and go are looked at meanwhile, because one
+        that lives for 20 ms can only be looked at while it does."""
         events = self.parts.discovery.fileno()
         poller = select.poll()
         for number in (stop, events):

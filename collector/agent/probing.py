@@ -58,7 +58,7 @@ def allowed(build: int | None, *, metrics: bool = False) -> Allowed:
 
 @dataclass
 class Schedule:
-    """When one server is asked next (CLOCK_MONOTONIC): an interval with jitter, doubled while it misbehaves."""
+    """When one server is asked next (CLOCK_MONOTONIC): an interval with jitter, doubled while it fails."""
 
     every: float
     due: float

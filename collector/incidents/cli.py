@@ -13,7 +13,7 @@ from analyzers.contracts.outbox import IncidentRow
 from analyzers.contracts.outbox_read import OutboxReader, open_reading
 from analyzers.errors import EXIT_OK
 from analyzers.privacy.visible import visible
-from collector.incidents.find import default_folder, pick
+from collector.incidents.find import NEWEST, default_folder, pick
 
 SCHEMA = "llama-blackbox/incidents/1"
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -49,7 +49,7 @@ def show_all(context: typer.Context, outbox: Outbox = None, as_json: AsJson = Fa
 def show(context: typer.Context, ident: Id, outbox: Outbox = None, as_json: AsJson = False) -> int:
     """One incident: what is known, by which signs, what belongs to it and who has it."""
     with open_reading(_folder(outbox or context.obj)) as store:
-        row = pick(store.incidents(), ident)
+        row = _pick(store, ident)
         with printing(), for_a_reader():
             _print([_told(store, row)], store) if as_json else _one(store, row)
     return EXIT_OK
@@ -64,7 +64,7 @@ def whole(context: typer.Context, ident: Id, outbox: Outbox = None) -> int:
     from collector.incidents.export import report_of
 
     with open_reading(_folder(outbox or context.obj)) as store:
-        row = pick(store.incidents(), ident)
+        row = _pick(store, ident)
         report = report_of(store, row)
         with printing(), for_a_reader():
             if report is not None:
@@ -90,7 +90,7 @@ def export(
     from collector.incidents.export import write
 
     with open_reading(_folder(outbox or context.obj)) as store:
-        row = pick(store.incidents(), ident)
+        row = _pick(store, ident)
         manifest = write(store, row, output, private=include_private, force=force)
     with printing():
         print(visible(f"{output}: {_count(len(manifest.files))}; run: llama-blackbox triage {output}"))
@@ -99,6 +99,11 @@ def export(
 
 def _count(files: int) -> str:
     return "1 file" if files == 1 else f"{files} files"
+
+
+def _pick(store: OutboxReader, ident: str) -> IncidentRow:
+    newest = ident == NEWEST
+    return pick(store.incidents(1) if newest else store.incidents(beginning=ident.lower()), ident)
 
 
 def _folder(asked: Path | None) -> Path:
@@ -116,7 +121,7 @@ def _list(asked: Path | None, as_json: bool) -> int:
             if as_json:
                 _print([_told(store, row) for row in rows], store)
             else:
-                show_list(rows, Console(highlight=False), counters)
+                show_list(rows, Console(highlight=False), counters, store.count() - len(rows))
     return EXIT_OK
 
 

@@ -24,8 +24,11 @@ COLUMNS = (
 )
 
 
-def show_list(rows: Sequence[IncidentRow], console: Console, counters: Mapping[str, int]) -> None:
-    """A line each, the newest first; below 72 columns a paragraph each. Then what was dropped."""
+def show_list(
+    rows: Sequence[IncidentRow], console: Console, counters: Mapping[str, int], older: int = 0
+) -> None:
+    """A line each, the newest first; below 72 columns a paragraph each. Then how many ``older``
+    ones are not shown, and what was dropped."""
     page = Page(console, Look.of(console))
     if not rows:
         page.say("no incidents", indent=0)
@@ -33,6 +36,8 @@ def show_list(rows: Sequence[IncidentRow], console: Console, counters: Mapping[s
         _paragraphs(page, rows)
     else:
         _table(page, rows)
+    if older > 0:
+        page.say(f"and {older} older ones; show, open and export take their ids", "quiet", indent=0)
     lost = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in _told(counters))
     if lost:
         page.say(f"let go or set aside so far: {lost}", "quiet", indent=0)

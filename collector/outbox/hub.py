@@ -11,8 +11,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import IO
@@ -88,8 +88,8 @@ class HubSink:
         with open_regular(path) as file:
             seconds = self._seconds + row.size / LEAST_RATE
             heard = self._exchange("PUT", where, file, headers, seconds)
-        if isinstance(heard, Later):
-            return heard
+        if isinstance(heard, Later):  # of this file, as far as can be told: the hub took the record
+            return replace(heard, answered=True)
         if heard.status in FILE_STORED:
             return Accepted()
         return (
@@ -108,7 +108,9 @@ class HubSink:
         try:
             connection.connect()
             with _deadline(connection, seconds):
-                connection.request(method, self._path + path, body=body, headers={**headers, **self._headers})
+                whole = {**headers, **self._headers}
+                with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why it takes no more
+                    connection.request(method, self._path + path, body=body, headers=whole)
                 return _heard(connection.getresponse())
         except (OSError, HTTPException, ValueError) as error:
             return Later(f"the hub cannot be reached ({_why(error)})")

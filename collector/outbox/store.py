@@ -29,7 +29,7 @@ _INTERNAL = ("evidence_bytes",)
 
 @dataclass(frozen=True)
 class OutboxHealth:
-    """How the outbox is. ``state``: ok | memory (the disk takes nothing, it goes on in memory) | failed.
+    """How the outbox is. ``state``: ok | memory (the disk takes nothing: it goes on in memory).
     ``problem`` is one line with what to do; ``dropped`` counts by name what was let go; ``set_aside`` are
     names of damaged databases in the folder; ``waiting_bytes`` are not on the disk yet."""
 

@@ -1,4 +1,4 @@
-"""The states of all servers, once a second: a pulse each, one question to the kernel per network namespace."""
+"""The states of all servers, once a second: a pulse each, one question to the kernel per namespace."""
 
 from __future__ import annotations
 

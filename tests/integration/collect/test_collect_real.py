@@ -97,7 +97,7 @@ def test_a_death_by_the_journal_alone_is_what_core_and_log_say(
     assert said_by(by_hand)[:2] == ("SEGV-UAF-SLEEP", "D1")
     # WHEN nobody names a file
     picked = verdict("--journal", journal, "--unit", "llama")
-    # THEN it says the same, and more surely: the stamps of a journal show the log to be the dead process's own
+    # THEN it says the same, and more surely: the stamps of a journal show whose log it is
     assert said_by(picked)[:-1] == said_by(by_hand)[:-1]
     assert (said_by(by_hand)[-1], said_by(picked)[-1]) == ("weak", "strong")
     assert picked.process.pid == dead.server.pid

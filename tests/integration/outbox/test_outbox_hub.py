@@ -329,3 +329,28 @@ def test_a_sink_that_raises_is_named_and_holds_up_no_other(
     assert until(delivery, clock, lambda: bool(hub.posts) and delivery.health()[0].problem is not None)
     assert "RuntimeError: no" in (delivery.health()[0].problem or "")
     delivery.close()
+
+
+def test_a_hub_that_breaks_off_an_attachment_still_gets_the_records(
+    hub: SmallHub, clock: Clock, writer: Store
+) -> None:
+    def misbehave(handler: Handler, body: bytes) -> bool:
+        if handler.command == "PUT":
+            handler.connection.close()
+            handler.close_connection = True
+            return True
+        return False
+
+    hub.misbehave, hub.want = misbehave, ["log.txt"]
+    note = NewAttachment(incident().id, "log.txt", "log", b"lines")
+    writer.commit(Write(incidents=(incident(),), attachments=(note,)))
+    delivery = Delivery(writer, [HubSink(hub.url)], mono=clock)
+    # WHEN others come through between any two tries of it THEN they do not wait, and it is given up at last
+    for pid in range(100, 100 + 2 * POISON_ATTEMPTS):
+        writer.commit(Write(incidents=(incident(pid),)))
+        assert until(delivery, clock, lambda pid=pid: (incident(pid).id, 1) in hub.posts)
+        tried = len(hub.headers)
+        assert until(delivery, clock, lambda tried=tried: len(hub.headers) > tried or not delivery.step())
+    writer.flush()
+    assert writer.rows("SELECT state FROM wanted") == [("refused",)]
+    delivery.close()

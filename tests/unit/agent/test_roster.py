@@ -109,6 +109,16 @@ def test_a_unit_s_words_are_about_its_router_and_not_a_child(roster):
     assert roster.children_of(router) == [child]
 
 
+def test_a_number_of_another_pid_namespace_is_looked_up_there(roster):
+    roster.born(server(41))
+    roster.born(server(5000, place=Place(unit="llama.service", inner_pid=41)))
+    assert roster.by_inner_pid(41, "llama.service").pid == 5000
+    assert roster.by_inner_pid(41, "other.service") is None
+    assert roster.by_inner_pid(5000, "llama.service") is None
+    roster.born(server(6000, place=Place(unit="llama.service", inner_pid=41)))
+    assert roster.by_inner_pid(41, "llama.service") is None
+
+
 def test_two_servers_in_one_unit_are_not_told_apart_by_it(roster):
     roster.born(server(7))
     roster.born(server(8))

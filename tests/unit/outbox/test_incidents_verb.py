@@ -101,6 +101,20 @@ def test_an_id_that_is_none_is_one_line(outbox: Path, capsys: pytest.CaptureFixt
     assert "\x1b" not in err
 
 
+def test_a_beginning_that_fits_several_names_them(
+    outbox: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    records = tuple(incident(50).model_copy(update={"id": "abcdef" + end * 18}) for end in "01")
+    writer = store(tmp_path)
+    writer.commit(Write(incidents=records))
+    writer.close()
+    status, _, err = run(capsys, "incidents", "show", "abc", "--outbox", outbox)
+    assert status == 2
+    assert "2 begin so" in err
+    assert run(capsys, "incidents", "show", "ABCDEF0", "--outbox", outbox)[0] == 0
+    assert "abcdef00" in run(capsys, "incidents", "--outbox", outbox)[1]
+
+
 def test_open_prints_the_attached_report_and_does_without(
     outbox: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -234,3 +234,43 @@ def test_a_smaller_bound_shrinks_what_is_there(tmp_path: Path) -> None:
     again.close()
     assert before > 2 * SMALL
     assert on_disk(tmp_path / "outbox") <= SMALL
+
+
+def test_a_reader_that_never_ends_is_named_and_costs_no_incident(tmp_path: Path) -> None:
+    writer = store(tmp_path, max_bytes=SMALL)
+    writer.commit(Write(incidents=(incident(),)))
+    # GIVEN a foreign reader in the middle of a transaction
+    reader = sqlite3.connect(tmp_path / "outbox" / DATABASE, isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM incidents").fetchone() == (1,)
+    # WHEN the agent writes on THEN it is not held up, nothing goes for the log's sake, and it is named
+    for number in range(20):
+        assert writer.commit(facts(number * 100, 100, text="y" * 200))
+    assert "a reader keeps the log from shrinking" in (writer.health().problem or "")
+    assert writer.health().state == "ok"
+    assert reader.execute("SELECT count(*) FROM incidents").fetchone() == (1,)
+    reader.close()
+    writer.commit(facts(0, 1))
+    assert writer.health().problem is None
+    assert writer.rows("SELECT count(*) FROM incidents") == [(1,)]
+    writer.close()
+
+
+def test_an_outbox_starts_without_space_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from collector.outbox import folder as places
+
+    def full(folder: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    clock = Clock()
+    with monkeypatch.context() as patched:
+        patched.setattr(places, "make_database", full)
+        writer = store(tmp_path, clock)
+        assert writer.health().state == "memory"
+        assert writer.cursors() == {}
+        assert not writer.commit(Write(incidents=(incident(),)))
+    clock.now += limits.RETRY_SECONDS
+    assert writer.tick()
+    assert writer.rows("SELECT count(*) FROM incidents") == [(1,)]
+    assert writer.health().state == "ok"
+    writer.close()

@@ -7,15 +7,16 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from analyzers.contracts.facts import ModelFileFact
 from collector.check.model import Finding, Level
-from collector.sources.modelfile import look_at_model
+from collector.sources.modelfile import look_at_file, parts
 from collector.sources.procfs import PROC, GoneError, Process
 
 MODEL = "model"
 DELETED = " (deleted)"
-MAX_FILES = 64  # of one server: a split model has tens of parts
+MAX_FILES = 64  # names of one server, and parts of one name: a split model has tens; twice that in all
 # Seconds: the kernel tells the moment of boot in whole ones, and a file may be written just before a start.
 MARGIN = 2.0
 _ROW = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ \d+\s+(/.*)$")
@@ -55,7 +56,8 @@ def look_at_weights(pid: int, paths: Sequence[str]) -> ModelLook:
         return ModelLook(unread=True)
     held = {path.removesuffix(DELETED): (path.endswith(DELETED), end) for path, end in mapped.items()}
     wanted = list(dict.fromkeys([*paths, *(path for path in held if path.endswith(".gguf"))]))[:MAX_FILES]
-    found = look_at_model(wanted, pid=pid)[:MAX_FILES]
+    each = [part for path in wanted for part in islice(parts(path), MAX_FILES)]
+    found = [look_at_file(path, pid=pid) for path in each[: MAX_FILES * 2]]
     judged = tuple(_judged(one, held.get(one.path or ""), began) for one in found)
     return ModelLook(judged, any(one.path in held for one in found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from dataclasses import replace
@@ -9,13 +10,17 @@ from pathlib import Path
 
 import pytest
 from check_scenes import host, readiness, scene, subject, unit
+from rich.console import Console
 
 from analyzers.contracts.facts import ModelFileFact
 from analyzers.errors import UserError
 from collector.check.doors import Doors
 from collector.check.exposure import Exposure, Standing
 from collector.check.lines import all_fine, one_line, skipped_line, textfile, write_textfile
+from collector.check.model import Finding, Level
 from collector.check.overview import View
+from collector.check.render import show_at_rest, show_views
+from collector.check.rest import AtRest
 from collector.check.restart import restart_of
 from collector.check.told import Told
 from collector.check.waketime import WakeTime
@@ -63,6 +68,31 @@ def test_the_status_word_is_the_first(tmp_path: Path) -> None:
     assert skipped_line("process 5 (x\x1b[2J\ny)").startswith("UNREAD process 5")
     assert "\x1b" not in skipped_line("a\x1b[2J")
     assert "\n" not in skipped_line("a\nb")
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_the_view_fits_any_terminal_and_shared_words_stand_once(tmp_path: Path, width: int) -> None:
+    out = io.StringIO()
+    findings = (Finding("wake", "wake", Level.RISK, "a\x1b[2Jb" * 30, "why" * 60, "set this", "now"),)
+    made = [view(tmp_path, pid, findings=findings) for pid in (7, 8)]
+    show_views(made, Console(file=out, width=width, highlight=False))
+    text = out.getvalue()
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "\x1b" not in text
+    assert "exposed" in text
+    assert " ".join(text.split()).count("of 7 above") == 1
+
+
+def test_a_section_fits_any_terminal(tmp_path: Path) -> None:
+    one = AtRest(
+        "section", "a\x1bb" * 20, "b1", "sleeps", 5, True, view(tmp_path).exposure.defects, ("line 3: x",)
+    )
+    out = io.StringIO()
+    show_at_rest([one], ["line 9: bad"], Console(file=out, width=40, highlight=False))
+    assert "\x1b" not in out.getvalue()
+    assert all(len(line) <= 40 for line in out.getvalue().splitlines())
+    assert "line 9" in out.getvalue()
+    assert "/metrics on" in " ".join(out.getvalue().split())
 
 
 def test_a_changed_model_is_never_fine(tmp_path: Path) -> None:

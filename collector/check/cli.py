@@ -24,31 +24,38 @@ FINE, SOMETHING = 0, 1
 MAX_SKIPPED = 20
 
 
+Cores = Annotated[bool, typer.Option("--cores", help="would a crash leave a whole core and a log?")]
+Unit = Annotated[str | None, typer.Option(help="the servers of this systemd unit")]
+Pid = Annotated[int | None, typer.Option(help="this server")]
+PresetFile = Annotated[
+    Path | None, typer.Option(help="a router's preset file, at rest: each section as a server")
+]
+Binary = Annotated[
+    Path | None, typer.Option("--server-bin", help="a binary, at rest: its marks; with --preset its build")
+]
+Build = Annotated[str | None, typer.Option(help="with --preset: the build, such as b11368")]
+OneLine = Annotated[bool, typer.Option("--one-line", help="one line a server, the status word first")]
+Textfile = Annotated[
+    Path | None, typer.Option(help="also write this file for node_exporter's textfile collector")
+]
+AsJson = Annotated[bool, typer.Option("--json", help=f"print JSON, schema {SCHEMA}")]
+Private = Annotated[
+    bool, typer.Option("--include-private", help="with --json: do not redact home folders and keys")
+]
+
+
 @app.command()
 def run(
-    cores: Annotated[
-        bool, typer.Option("--cores", help="would a crash leave a whole core and a log?")
-    ] = False,
-    unit: Annotated[str | None, typer.Option(help="the servers of this systemd unit")] = None,
-    pid: Annotated[int | None, typer.Option(help="this server")] = None,
-    preset: Annotated[
-        Path | None, typer.Option(help="a router's preset file, at rest: each section as a server")
-    ] = None,
-    server_bin: Annotated[
-        Path | None,
-        typer.Option("--server-bin", help="a binary, at rest: its marks; with --preset its build"),
-    ] = None,
-    build: Annotated[str | None, typer.Option(help="with --preset: the build, such as b11368")] = None,
-    one_line: Annotated[
-        bool, typer.Option("--one-line", help="one line a server, the status word first")
-    ] = False,
-    textfile: Annotated[
-        Path | None, typer.Option(help="also write this file for node_exporter's textfile collector")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=f"print JSON, schema {SCHEMA}")] = False,
-    include_private: Annotated[
-        bool, typer.Option("--include-private", help="with --json: do not redact home folders and keys")
-    ] = False,
+    cores: Cores = False,
+    unit: Unit = None,
+    pid: Pid = None,
+    preset: PresetFile = None,
+    server_bin: Binary = None,
+    build: Build = None,
+    one_line: OneLine = False,
+    textfile: Textfile = None,
+    as_json: AsJson = False,
+    include_private: Private = False,
 ) -> int:
     """Every llama-server of this host, the one named, or files at rest. Changes, asks and wakes nothing.
 

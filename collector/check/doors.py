@@ -90,7 +90,7 @@ def door_rules(doors: Doors, hosted: bool, key_on_line: bool) -> list[Finding]:
     elif doors.scope in (ALL, SOME) and doors.key is not True:
         every = "on every address" if doors.scope == ALL else "on a network address"
         asks = "and asks for no key" if doors.key is False else "and whether it asks for a key is not known"
-        why = "anyone who reaches the port can send the one request that wakes, hangs or crashes it"
+        why = "whoever reaches the port can use it, and send the one request that a defect needs"
         if not doors.own_network:
             why += "; it has a network of its own: only published ports are reached from outside"
         change = "--host 127.0.0.1, or --api-key-file FILE (mode 0600)"

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 from analyzers.privacy.redact import Redactor
 from collector.check.subject import Subject
-from collector.discovery.look import HIDDEN_ENVIRONMENT
+from collector.discovery.look import HIDDEN_ARGUMENTS, HIDDEN_ENVIRONMENT
 from collector.discovery.model import Found
 from collector.discovery.settings import COMMAND_LINE, DEFAULTS, ENVIRONMENT, clean, effective
 
 SLEEP, DRAFT, HOST = "sleep-idle-seconds", "model-draft", "host"
 SHOWN = (SLEEP, HOST, "port", "metrics", "slots", "api-key", "api-key-file", "timeout", "load-mode", "mmap")
 PRESET = "preset:"
+# Problems of discovery after which a setting may be other than it was seen.
+UNSURE = (HIDDEN_ENVIRONMENT, HIDDEN_ARGUMENTS, "configuration file", "preset file")
 OVERFLOW_SECONDS = 2_147_484  # times 1000 it no longer fits an int: the limit becomes negative
 
 
@@ -59,7 +61,7 @@ def told(subject: Subject, found: Found | None = None) -> Told:
             sections.setdefault(one.origin.removeprefix(PRESET), {})[one.name] = one.value
         else:
             rows[one.name] = (one.value, one.origin)
-    unsure = any(HIDDEN_ENVIRONMENT in line or "file" in line for line in found.problems)
+    unsure = any(word in line for line in found.problems for word in UNSURE)
     return Told(rows, sections, not unsure)
 
 

@@ -10,7 +10,7 @@ from check_scenes import subject
 from analyzers.contracts.evidence import Incarnation
 from collector.check.exposure import POSSIBLE, Exposure, expose, sleep_off
 from collector.check.told import Told, sleep_in, sleep_of_models, told
-from collector.discovery.look import HIDDEN_ENVIRONMENT
+from collector.discovery.look import HIDDEN_ARGUMENTS, HIDDEN_ENVIRONMENT, REPLACED
 from collector.discovery.model import Found, Setting
 from collector.gather.servers import Server
 
@@ -45,8 +45,10 @@ def test_the_limit_and_where_it_was_set(
 
 
 def test_no_limit_is_not_off_where_a_source_of_settings_is_hidden() -> None:
-    made = found(("sleep-idle-seconds", "-1", "default"), problems=(HIDDEN_ENVIRONMENT,))
-    assert limit(made)[0] is None
+    off = ("sleep-idle-seconds", "-1", "default")
+    for problem in (HIDDEN_ENVIRONMENT, HIDDEN_ARGUMENTS, "line 3 of its configuration file is no setting"):
+        assert limit(found(off, problems=(problem,)))[0] is None
+    assert limit(found(off, problems=(REPLACED,)))[0] == -1
 
 
 def test_a_router_is_judged_by_what_its_models_would_do() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
+from analyzers.contracts.evidence import Incarnation
 from collector.check.doors import Doors, Listening, door_rules
 from collector.check.exposure import Exposure, expose
 from collector.check.host import Host
@@ -19,13 +20,15 @@ from collector.check.told import Told, told
 from collector.check.waketime import WakeTime, wake_rules, wake_time
 from collector.check.weights import ModelLook, look_at_weights, model_rules
 from collector.discovery.describe import Describer
+from collector.discovery.look import mark_of
 from collector.discovery.model import Found
 from collector.gather.servers import Server
 from collector.gather.tools import Ran, run
-from collector.sources.procfs import GoneError, Process
+from collector.sources.procfs import GoneError, Process, read_incarnation
 
 EVIDENCE = {"core": (CORE, TIME), "log": (LOG, LIVE)}
 GOOD = {"core": "a core would be taken", "log": "nothing was found that would lose its log"}
+LOOKS = 20  # one in the middle of an execution is none, and the execution takes a millisecond or two
 MAX_TOLD = 4  # problems of its settings that are printed
 PARENT = 1  # index into /proc/PID/stat after the name
 
@@ -99,13 +102,25 @@ class Overview:
         for server in servers:
             try:
                 subject = read_subject(server)
-                seen = self._describer.describe(server.pid, lives.get)
+                found = self._described(server, lives)
             except GoneError:
                 continue
-            except PermissionError:
-                seen = None
-            made.append(self._view(subject, seen.found if seen else None, len(servers)))
+            made.append(self._view(subject, found, len(servers)))
         return made
+
+    def _described(self, server: Server, lives: dict[int, Incarnation]) -> Found | None:
+        """None when discovery may not, or cannot, look into it. Raises GoneError when it has ended."""
+        for _ in range(LOOKS):
+            try:
+                seen = self._describer.describe(server.pid, lives.get)
+                return seen.found if seen is not None else None
+            except PermissionError:
+                return None
+            except GoneError:
+                mark = mark_of(server.pid)
+                if mark is None or mark.dead or read_incarnation(server.pid) != server.incarnation:
+                    raise
+        return None
 
     def _view(self, subject: Subject, found: Found | None, servers: int) -> View:
         scene = scene_of(subject, host=self._host, servers=servers, tool=self._tool)

@@ -10,6 +10,7 @@ from typing import Any
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import MarkFact, SettingsFact, to_evidence
 from analyzers.contracts.outbox import ServerRow
+from analyzers.contracts.watched import LookFact
 from collector.agent.states.model import StateView
 from collector.discovery.model import Found
 from collector.sources.process import sleep_words
@@ -60,6 +61,20 @@ def facts_of(found: Found) -> list[Evidence]:
             )
         )
     return told
+
+
+def dump_fact(found: Found, wall: float, mono: float) -> Evidence:
+    """The kernel has begun to write the server's core."""
+    return to_evidence(
+        LookFact(dumping=True),
+        id=f"dumping-{key_of(found.incarnation)}",
+        source=f"process {found.pid}",
+        text=f"the kernel writes the core of process {found.pid}",
+        trust=Trust.KERNEL,
+        wall=wall,
+        mono=mono,
+        incarnation=found.incarnation,
+    )
 
 
 def row_of(found: Found, view: StateView | None, wall: float, notes: Sequence[str] = ()) -> ServerRow:

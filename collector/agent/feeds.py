@@ -17,6 +17,7 @@ from collector.sources.follow.files import FileStream
 from collector.sources.follow.journal import JournalStream
 from collector.sources.follow.journal_open import Journal
 from collector.sources.follow.kmsg import kernel_source
+from collector.sources.follow.lines import Lines
 from collector.sources.follow.opening import Place, output_places
 from collector.sources.follow.plugins import plugin_streams
 from collector.sources.follow.samples import SampleStream
@@ -39,6 +40,7 @@ class Feeds:
     own: dict[int, list[FileStream]] = field(default_factory=dict)  # by PID
     notes: list[str] = field(default_factory=list)
     cursors: Mapping[str, str] = field(default_factory=dict)
+    lines: Lines = field(default_factory=Lines)  # what shapes of lines tell is the same in every file
     files: bool = True
     containers: bool = True
 
@@ -95,7 +97,7 @@ class Feeds:
 
     def _file(self, place: Place, who: Incarnation, fresh: bool) -> FileStream:
         cursor = self.cursors.get(f"file:{place.name}:{who.pid}")
-        return FileStream(place, who, cursor=cursor, whole=fresh)
+        return FileStream(place, who, cursor=cursor, whole=fresh, lines=self.lines)
 
     def _container(self, found: Found, fresh: bool) -> Iterable[FileStream]:
         if not self.containers or found.place.container is None or found.role == "child":

@@ -63,9 +63,11 @@ class Incidents:
         """One fact, of a server that is known or of none."""
         if found is None and not _speaks_of_a_server(evidence):
             return []
-        told = self._with_loops(self.deaths.evidence(evidence, found))
         sign = sign_of(evidence)
-        if sign is not None and sign.what == "limit" and found is not None:
+        if sign is None:
+            return []
+        told = self._with_loops(self.deaths.evidence(evidence, found))
+        if sign.what == "limit" and found is not None:
             case = self.deaths.case_of(found.incarnation)
             told += self.loops.gave_up(identity_of(found), self._record(case) or _last(told))
         return told

@@ -8,37 +8,39 @@ from __future__ import annotations
 
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import ExitFact, ProbeFact, fact_of, to_evidence
-from analyzers.contracts.incident import IncidentRecord
-from analyzers.contracts.outbox import ServerRow, TransitionRow
-from analyzers.contracts.watched import LookFact
-from collector.agent.about import STREAM, facts_of, key_of, row_of
+from analyzers.contracts.facts import ExitFact, LogFact, ProbeFact, fact_of
+from analyzers.contracts.outbox import ServerRow
+from collector.agent.about import dump_fact, facts_of
 from collector.agent.feeds import RECALL_SECONDS, Feeds
 from collector.agent.incidents import Incidents
+from collector.agent.outgoing import Outgoing, named
 from collector.agent.probing_pool import Prober
 from collector.agent.release_work import ReleaseWork
 from collector.agent.roster import Roster
 from collector.agent.service.journal_log import Log
-from collector.agent.states.model import Transition
+from collector.agent.states.model import StateView, Transition
 from collector.agent.states.watch import StateWatch
 from collector.agent.wishes import Wishes, Wishlist, target_of
 from collector.discovery.model import Ended, Found
 from collector.discovery.watch import Discovery
 from collector.outbox.delivery import Delivery
 from collector.outbox.store import Store
-from collector.outbox.write import Write, Yielded, yielded
+from collector.outbox.write import Write, yielded
 from collector.sources.stream import Batch, Stream
 
 # Rounds lie at least this far apart: a busy journal wakes its readers for every line, and a line is told
 # within 400 ms all the same.
 LEAST_SECONDS = 0.1
 HURRY_SECONDS = 0.25  # between rounds while a judgement or an end is awaited
-ROWS_EVERY = 5.0  # seconds between two rows of a server whose state did not change
+# Events of daily work, and how many of the last ones of a server are kept in memory.
+ROUTINE = frozenset({"task-launched", "task-done", "slots-idle", "request"})
+RECENT = 64
 GRACE_BATCHES = 20  # portions of one stream in one round: a burst must not hold up the others for ever
 
 
@@ -77,13 +79,10 @@ class Agent:
         self._last_round = 0.0
         self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._wishes: dict[int, Wishes] = {}
+        self._recent: dict[int, deque[Evidence]] = {}
         self._notes: dict[int, tuple[str, ...]] = {}
-        self._rows: dict[int, tuple[str, float]] = {}
         self._dumping: set[int] = set()
-        self._gone: list[str] = []
-        self._transitions: list[TransitionRow] = []
-        self._facts: list[Evidence] = []
-        self._records: list[IncidentRecord] = []
+        self.out = Outgoing(parts.store, parts.log)
         self._settled = False
 
     # One round
@@ -179,12 +178,13 @@ class Agent:
         if not self._wish(found).watch:
             return
         parts.watch.born(found)
+        self._recent[found.pid] = deque(maxlen=RECENT)
         parts.feeds.born(found, fresh=fresh)
         self._recall(found)
         parts.release.seen(found)
-        self._facts += facts_of(found)
-        self._tell(parts.incidents.born(found))
-        parts.log.info("server-found", "a server", **_named(found))
+        self.out.facts += facts_of(found)
+        self.out.tell(parts.incidents.born(found))
+        parts.log.info("server-found", "a server", **named(found))
 
     def _changed(self, found: Found) -> None:
         """It listens now, or runs another program in its place."""
@@ -192,8 +192,8 @@ class Agent:
         if self._wish(found).watch:
             self.parts.watch.born(found)
             self.parts.feeds.born(found, fresh=False)
-            self._facts += facts_of(found)
-            self._rows.pop(found.pid, None)
+            self.out.facts += facts_of(found)
+            self.out.changed(found)
 
     def _wish(self, found: Found) -> Wishes:
         """What the operator wants of it, and the probes that follow from that."""
@@ -218,21 +218,19 @@ class Agent:
         parts, found = self.parts, ended.found
         for stream in parts.feeds.own.get(found.pid, []):
             self._stream(stream)  # its last lines
+        self._keep_recent(found)
         parts.roster.ended(ended)
-        self._tell(parts.incidents.ended(ended))
+        self.out.tell(parts.incidents.ended(ended))
         case = parts.incidents.deaths.case_of(found.incarnation)
         self._moved(found, parts.watch.ended(ended, case.fault if case is not None else None))
         parts.prober.gone(found.pid)
         parts.release.gone(found.pid)
         parts.feeds.ended(found.pid)
         parts.feeds.dying()
-        for known in (self._wishes, self._notes, self._rows):
+        for known in (self._wishes, self._notes, self._recent):
             known.pop(found.pid, None)
         self._dumping.discard(found.pid)
-        self._gone.append(key_of(found.incarnation))
-        parts.log.info(
-            "server-ended", "a server is gone", signal=ended.signal, code=ended.code, **_named(found)
-        )
+        self.out.gone(ended)
 
     def _brief(self, ended: Ended) -> None:
         """It came and went between two looks. A status alone is a matter of whoever typed the command, unless
@@ -241,14 +239,8 @@ class Agent:
         self.parts.roster.ended(ended)
         managed = found.place.unit is not None or found.place.container is not None
         if ended.signal is not None or managed:
-            self._tell(self.parts.incidents.ended(ended))
-        state = "crashed" if ended.signal is not None or ended.code else "down"
-        self._transitions.append(
-            TransitionRow(key_of(found.incarnation), state, ended.wall, None, ended.mono)
-        )
-        self.parts.log.info(
-            "server-brief", "a server came and went", code=ended.code, signal=ended.signal, **_named(found)
-        )
+            self.out.tell(self.parts.incidents.ended(ended))
+        self.out.brief(ended)
 
     def _dumps(self) -> None:
         for pid in self.parts.discovery.dumping - self._dumping:
@@ -259,20 +251,10 @@ class Agent:
 
     def _dumps_core(self, found: Found) -> None:
         """The first sign of most deaths: the kernel has begun to write the core."""
-        mono = self._mono()
-        evidence = to_evidence(
-            LookFact(dumping=True),
-            id=f"dumping-{key_of(found.incarnation)}",
-            source=f"process {found.pid}",
-            text=f"the kernel writes the core of process {found.pid}",
-            trust=Trust.KERNEL,
-            wall=self._wall(),
-            mono=mono,
-            incarnation=found.incarnation,
-        )
-        self._facts.append(evidence)
+        evidence = dump_fact(found, self._wall(), self._mono())
+        self.out.facts.append(evidence)
         self._moved(found, self.parts.watch.note(evidence, found.incarnation))
-        self._tell(self.parts.incidents.dumping(found, evidence))
+        self.out.tell(self.parts.incidents.dumping(found, evidence))
 
     # What is told
 
@@ -285,7 +267,8 @@ class Agent:
                 return
 
     def _batch(self, name: str, batch: Batch) -> None:
-        placed = tuple(self._fact(evidence) for evidence in batch.evidence)
+        told = [self._fact(evidence) for evidence in batch.evidence]
+        placed = tuple(item for item in told if not self._routine(item))
         same = Batch(placed, batch.cursor, batch.gaps, batch.more)
         self.parts.store.put(Write(yields=(yielded(name, same, self._wall()),)))
 
@@ -293,15 +276,31 @@ class Agent:
         """Put one fact where it belongs; the same fact with the life it is about."""
         found = self.parts.roster.of(evidence)
         if found is None:
-            self._tell(self.parts.incidents.evidence(evidence, None))
+            self.out.tell(self.parts.incidents.evidence(evidence, None))
             return evidence
         own = evidence
         if evidence.incarnation != found.incarnation:
             own = evidence.model_copy(update={"incarnation": found.incarnation})
         self._asked_to_stop(found, own)
         self._moved(found, self.parts.watch.note(own, found.incarnation))
-        self._tell(self.parts.incidents.evidence(own, found))
+        self.out.tell(self.parts.incidents.evidence(own, found))
         return own
+
+    def _routine(self, evidence: Evidence) -> bool:
+        """Lines of daily work: the log has them, and the last ones are kept for the case of a death."""
+        if evidence.kind != LogFact.KIND or evidence.data.get("event") not in ROUTINE:
+            return False
+        recent = self._recent.get(evidence.incarnation.pid or 0)
+        if recent is not None:
+            recent.append(evidence)
+        return recent is not None
+
+    def _keep_recent(self, found: Found) -> None:
+        """Something befell the server: what it did last belongs to it."""
+        recent = self._recent.get(found.pid)
+        if recent:
+            self.out.facts += recent
+            recent.clear()
 
     def _asked_to_stop(self, found: Found, evidence: Evidence) -> None:
         """A supervisor stops the server on purpose, and a router's children with it."""
@@ -325,7 +324,7 @@ class Agent:
         self._releases()
         if not self._settled and self._mono() - self._last_round < self._every:
             self._settled = True
-            self._tell(parts.incidents.troubles.settle(parts.roster.living))
+            self.out.tell(parts.incidents.troubles.settle(parts.roster.living))
         if parts.delivery is not None:
             parts.delivery.step()
 
@@ -336,26 +335,23 @@ class Agent:
         for item in evidence:
             self._moved(found, self.parts.watch.note(item, who))
             if _worth_keeping(item):
-                self._facts.append(item)
+                self.out.facts.append(item)
 
     def _moved(self, found: Found, transition: Transition | None) -> None:
         """A server's state changed."""
         if transition is None:
             return
-        parts, key = self.parts, key_of(found.incarnation)
-        self._transitions.append(
-            TransitionRow(key, transition.new, transition.wall, transition.old, transition.mono)
-        )
-        self._rows.pop(found.pid, None)
-        facts = parts.watch.facts(found.incarnation) if transition.new in ("stranded", "hung") else ()
-        self._facts += facts
-        self._tell(parts.incidents.changed(found, transition, facts))
+        parts = self.parts
+        self.out.moved(found, transition)
+        troubled = transition.new in ("stranded", "hung", "dumping")
+        if troubled:
+            self._keep_recent(found)
+        facts = parts.watch.facts(found.incarnation) if troubled else ()
+        self.out.facts += facts
+        self.out.tell(parts.incidents.changed(found, transition, facts))
         if transition.new == "dumping" and found.pid not in self._dumping:
             self._dumping.add(found.pid)
             self._dumps_core(found)
-        parts.log.info(
-            "state", transition.reason, before=transition.old, after=transition.new, **_named(found)
-        )
 
     def _releases(self) -> None:
         parts = self.parts
@@ -367,63 +363,36 @@ class Agent:
             if connections and target is not None:
                 parts.release.begin(found, target, connections)
         for found, evidence in parts.release.done():
-            self._facts.append(evidence)
-            self._tell(parts.incidents.troubles.noted(found, evidence))
-            parts.log.warning("release", evidence.text, **_named(found))
+            self.out.facts.append(evidence)
+            self.out.tell(parts.incidents.troubles.noted(found, evidence))
+            parts.log.warning("release", evidence.text, **named(found))
 
     # What becomes of it
 
     def _judgements(self) -> None:
         records, files = self.parts.incidents.tick()
-        self._tell(records)
-        if files:
-            self.parts.store.put(Write(attachments=tuple(files)))
-
-    def _tell(self, records: Iterable[IncidentRecord]) -> None:
-        for record in records:
-            stored = self.parts.store.revised(record)
-            self._records.append(stored)
-            say = self.parts.log.warning if record.revision == 1 else self.parts.log.info
-            say("incident", record.summary, id=record.id, kind=record.kind, revision=stored.revision)
+        self.out.tell(records)
+        self.out.files(files)
 
     def _commit(self, due: bool) -> None:
-        rows = tuple(self._due_rows()) if due else ()
-        told = Yielded(STREAM, None, tuple(self._facts))
-        write = Write(
-            yields=(told,) if self._facts else (),
-            incidents=tuple(self._records),
-            servers=rows,
-            transitions=tuple(self._transitions),
-            gone=tuple(self._gone),
-        )
-        for known in (self._facts, self._records, self._transitions, self._gone):
-            known.clear()
-        self.parts.store.put(write)
-        self.parts.store.tick()
+        rows: Iterable[ServerRow] = ()
+        if due:
+            parts = self.parts
+            watched = [each for each in parts.roster.living if self._is_watched(each.pid)]
+            view = _viewer(parts.watch)
+            rows = self.out.due_rows(watched, view, self._notes, self._mono(), self._wall())
+        self.out.commit(rows)
 
-    def _due_rows(self) -> Iterable[ServerRow]:
-        now, wall = self._mono(), self._wall()
-        for found in self.parts.roster.living:
-            wishes = self._wishes.get(found.pid)
-            if wishes is None or not wishes.watch:
-                continue
-            view = self.parts.watch.view(found.incarnation)
-            state = view.state if view is not None else ""
-            known = self._rows.get(found.pid)
-            if known is None or known[0] != state or now - known[1] >= ROWS_EVERY:
-                self._rows[found.pid] = (state, now)
-                yield row_of(found, view, wall, self._notes.get(found.pid, ()))
+    def _is_watched(self, pid: int) -> bool:
+        wishes = self._wishes.get(pid)
+        return wishes is not None and wishes.watch
+
+
+def _viewer(watch: StateWatch) -> Callable[[Found], StateView | None]:
+    return lambda found: watch.view(found.incarnation)
 
 
 def _worth_keeping(evidence: Evidence) -> bool:
     """Answers that say something: what a healthy server says every ten seconds would fill the ring."""
     probe = fact_of(evidence, ProbeFact)
     return probe is not None and (probe.outcome != "answered" or probe.is_sleeping is True)
-
-
-def _ended(ended: Ended) -> dict[str, object]:
-    return {"signal": ended.signal, "code": ended.code, **_named(ended.found)}
-
-
-def _named(found: Found) -> dict[str, object]:
-    return {"pid": found.pid, "port": found.port, "unit": found.place.unit, "model": found.model}

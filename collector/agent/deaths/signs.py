@@ -71,8 +71,7 @@ def sign_of(evidence: Evidence) -> Sign | None:
     if evidence.kind == UnitFact.KIND:
         return _unit(evidence)
     if evidence.kind == LogFact.KIND:
-        log = fact_of(evidence, LogFact)
-        return Sign("asked", evidence, asked=True) if log is not None and log.event in _ASKED_LOG else None
+        return Sign("asked", evidence, asked=True) if evidence.data.get("event") in _ASKED_LOG else None
     return None
 
 

@@ -94,6 +94,9 @@ class FileStream:
 
     def _find(self, gaps: list[Gap]) -> None:
         """Look what stands under the name now; another file is read from its beginning."""
+        if self._tails and self._place.same(self._tails[-1][0].identity()):
+            self._problem = None
+            return
         descriptor = self._place.open()
         state = os.fstat(descriptor)
         if any(tail.identity() == (state.st_dev, state.st_ino) for tail, _ in self._tails):

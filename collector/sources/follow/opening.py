@@ -47,6 +47,20 @@ class Place:
             return _outside(self.path)
         return _beneath(self.root_of, self.path)
 
+    def same(self, known: tuple[int, int]) -> bool:
+        """Whether (device, inode) still stands there, by the cheapest look; False where only opening tells."""
+        if self.path is None:
+            where = str(PROC / str(self.fd_of) / "fd" / str(self.fd))
+        elif self.root_of is None:
+            where = os.fspath(self.path)
+        else:
+            return False
+        try:
+            state = os.stat(where, follow_symlinks=self.path is None)
+        except OSError:
+            return False
+        return stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) == known
+
     def folder(self) -> Path | None:
         """Where rotated neighbours stand, None where they are not looked for."""
         return self.path.parent if self.path is not None and self.root_of is None else None

@@ -219,7 +219,7 @@ def test_anything_that_moves_is_no_hang(scene, moving):
     for number in range(60):
         scene.passes(1, cpu=0.5 if moving == "cpu" else 0.0, waiting=(Waiting(1, 50.0, "c", "s"),))
         if moving == "lines":
-            scene.line("request")
+            scene.line("task-launched", task_id=2 + number)
         if moving == "bytes":
             scene.state.crowd(Crowd(scene.mono, 1, True, (), ()))
             scene.decide()

@@ -97,6 +97,11 @@ VERBS = {
             failure_status=EXIT_UNUSABLE,
         ),
         Verb(
+            "status",
+            "collector.status.cli:app",
+            "what every server of this host is doing, as the agent sees it",
+        ),
+        Verb(
             "watch",
             "collector.agent.cli:app",
             "watch every llama-server of this host and disturb none: the agent",

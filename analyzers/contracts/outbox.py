@@ -42,6 +42,8 @@ VERSION = 2
 SYSTEM_FOLDER = "/var/lib/llama-blackbox/outbox"
 USER_FOLDER = "llama-blackbox/outbox"  # below $XDG_STATE_HOME
 
+AGENT_STREAM = "agent"  # its cursor is JSON of the agent's own health, its wall the last sign of life
+
 INCIDENTS_PATH = "/api/v1/incidents"
 MAX_NAME = 80  # characters of an attachment's name
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")

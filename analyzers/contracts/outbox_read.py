@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from analyzers.contracts.evidence import Evidence, Incarnation
 from analyzers.contracts.incident import IncidentRecord
 from analyzers.contracts.outbox import (
+    AGENT_STREAM,
     APPLICATION_ID,
     ATTACHMENTS,
     DATABASE,
@@ -119,6 +120,11 @@ class OutboxReader:
     def cursors(self) -> dict[str, str]:
         """Where each stream goes on."""
         return dict(self._all("SELECT stream, cursor FROM cursors", ()))
+
+    def agent(self) -> tuple[float, str] | None:
+        """The agent's last sign of life: Unix seconds, and JSON of its own health; None before the first."""
+        rows = self._all("SELECT wall, cursor FROM cursors WHERE stream = ?", (AGENT_STREAM,))
+        return (float(rows[0][0]), str(rows[0][1])) if rows else None
 
     def counters(self) -> dict[str, int]:
         """What was dropped and refused, by name."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import MarkFact, SettingsFact, to_evidence
+from analyzers.contracts.facts import MarkFact, ProbeFact, SettingsFact, fact_of, to_evidence
 from analyzers.contracts.outbox import ServerRow
 from analyzers.contracts.watched import LookFact
 from collector.agent.states.model import StateView
@@ -128,3 +128,9 @@ def _viewed(view: StateView) -> dict[str, Any]:
         "wake_seconds": counters.last_wake.seconds if counters.last_wake else None,
         "stranded": [{"peer": one.peer, "seconds": round(one.quiet, 1)} for one in view.stranded[:MAX_NOTES]],
     }
+
+
+def worth_keeping(evidence: Evidence) -> bool:
+    """Answers that say something: what a healthy server says every ten seconds would fill the ring."""
+    probe = fact_of(evidence, ProbeFact)
+    return probe is not None and (probe.outcome != "answered" or probe.is_sleeping is True)

@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import ExitFact, LogFact, ProbeFact, fact_of
+from analyzers.contracts.facts import ExitFact, LogFact, fact_of
 from analyzers.contracts.outbox import ServerRow
-from collector.agent.about import dump_fact, facts_of
+from collector.agent.about import dump_fact, facts_of, worth_keeping
 from collector.agent.feeds import RECALL_SECONDS, Feeds
+from collector.agent.health import health_of
 from collector.agent.incidents import Incidents
 from collector.agent.outgoing import Outgoing, named
 from collector.agent.probing_pool import Prober
@@ -41,6 +42,7 @@ HURRY_SECONDS = 0.25  # between rounds while a judgement or an end is awaited
 # Events of daily work, and how many of the last ones of a server are kept in memory.
 ROUTINE = frozenset({"task-launched", "task-done", "slots-idle", "request"})
 RECENT = 64
+BEAT_SECONDS = 10.0
 GRACE_BATCHES = 20  # portions of one stream in one round: a burst must not hold up the others for ever
 
 
@@ -62,7 +64,7 @@ class Parts:
 
 
 class Agent:
-    """``round`` does one round; ``wait`` waits for something to do. Clocks: Unix seconds, CLOCK_MONOTONIC."""
+    """``round`` does one round; ``wait`` waits for something to do."""
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class Agent:
         self._dumping: set[int] = set()
         self.out = Outgoing(parts.store, parts.log)
         self._settled = False
+        self._beat = float("-inf")
 
     # One round
 
@@ -152,7 +155,7 @@ class Agent:
             parts.log.error("outbox", "not everything could be written", problem=parts.store.health().problem)
 
     def _descriptors(self) -> list[int]:
-        told = [self.parts.discovery.fileno(), *(stream.fileno() for stream in self.parts.feeds.all())]
+        told = (self.parts.discovery.fileno(), *(stream.fileno() for stream in self.parts.feeds.all()))
         return [number for number in told if number is not None]
 
     # Who is there
@@ -334,7 +337,7 @@ class Agent:
             return
         for item in evidence:
             self._moved(found, self.parts.watch.note(item, who))
-            if _worth_keeping(item):
+            if worth_keeping(item):
                 self.out.facts.append(item)
 
     def _moved(self, found: Found, transition: Transition | None) -> None:
@@ -379,20 +382,19 @@ class Agent:
         if due:
             parts = self.parts
             watched = [each for each in parts.roster.living if self._is_watched(each.pid)]
-            view = _viewer(parts.watch)
-            rows = self.out.due_rows(watched, view, self._notes, self._mono(), self._wall())
-        self.out.commit(rows)
+            rows = self.out.due_rows(watched, self._view, self._notes, self._mono(), self._wall())
+        self.out.commit(rows, self._sign_of_life() if due else None)
+
+    def _sign_of_life(self) -> str | None:
+        now = self._mono()
+        if now - self._beat < BEAT_SECONDS:
+            return None
+        self._beat = now
+        return health_of(self.parts)
+
+    def _view(self, found: Found) -> StateView | None:
+        return self.parts.watch.view(found.incarnation)
 
     def _is_watched(self, pid: int) -> bool:
         wishes = self._wishes.get(pid)
         return wishes is not None and wishes.watch
-
-
-def _viewer(watch: StateWatch) -> Callable[[Found], StateView | None]:
-    return lambda found: watch.view(found.incarnation)
-
-
-def _worth_keeping(evidence: Evidence) -> bool:
-    """Answers that say something: what a healthy server says every ten seconds would fill the ring."""
-    probe = fact_of(evidence, ProbeFact)
-    return probe is not None and (probe.outcome != "answered" or probe.is_sleeping is True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from analyzers.contracts.evidence import Evidence
 from analyzers.contracts.incident import IncidentRecord
-from analyzers.contracts.outbox import ServerRow, TransitionRow
+from analyzers.contracts.outbox import AGENT_STREAM, ServerRow, TransitionRow
 from collector.agent.about import STREAM, key_of, row_of
 from collector.agent.service.journal_log import Log
 from collector.agent.states.model import StateView, Transition
@@ -73,12 +73,15 @@ class Outgoing:
         self._gone.append(key_of(ended.found.incarnation))
         self.log.info("server-ended", "a server is gone", **_end(ended))
 
-    def commit(self, rows: Iterable[ServerRow] = ()) -> None:
-        """Everything into the store, in one transaction; synced when it is due."""
-        told = (Yielded(STREAM, None, tuple(self.facts)),) if self.facts else ()
+    def commit(self, rows: Iterable[ServerRow] = (), health: str | None = None) -> None:
+        """Everything into the store, in one transaction; synced when it is due. ``health``: the agent's own,
+        as JSON, when a sign of life is due."""
+        told = [Yielded(STREAM, None, tuple(self.facts))] if self.facts else []
+        if health is not None:
+            told.append(Yielded(AGENT_STREAM, health))
         self.store.put(
             Write(
-                yields=told,
+                yields=tuple(told),
                 incidents=tuple(self._records),
                 servers=tuple(rows),
                 transitions=tuple(self._transitions),

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from analyzers.errors import UserError
 from collector.agent.config.model import Config
+from collector.agent.health import problems_of
 from collector.agent.loop import Agent, Parts
 from collector.agent.service.journal_log import Log
 from collector.agent.service.notify import Notifier
@@ -111,15 +112,6 @@ class _Service:
 
     def _complain(self) -> None:
         parts = self._agent.parts
-        for stream in parts.feeds.all():
-            health = stream.health()
-            if health.problem is not None:
-                self._log.warning("source", health.problem, source=stream.name, state=health.state)
-        found, outbox = parts.discovery.health(), parts.store.health()
-        if found.problem is not None:
-            self._log.warning("discovery", found.problem)
-        if outbox.problem is not None:
-            self._log.error("outbox", outbox.problem, state=outbox.state)
-        for problem in {*parts.watch.problems.values(), *parts.incidents.problems}:
-            self._log.warning("agent", problem)
+        for name, problem in problems_of(parts):
+            self._log.warning("health", problem, part=name)
         parts.incidents.problems.clear()

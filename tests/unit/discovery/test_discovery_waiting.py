@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
+
 import itertools
 
 from collector.discovery.waiting import FIRST_SECONDS, LAST_SECONDS, NEVER, Waiting
@@ -20,8 +24,8 @@ def test_each_look_is_later_than_the_last() -> None:
     # THEN the first look is soon, the gaps grow, and none is longer than the last
     gaps = [round(late - early, 6) for early, late in itertools.pairwise(looks)]
     assert looks[0] == FIRST_SECONDS
-    assert gaps == sorted(gaps)
-    assert gaps[-1] == LAST_SECONDS
+    assert gaps == pytest.approx(sorted(gaps))
+    assert gaps[-1] == pytest.approx(LAST_SECONDS)
 
 
 def test_a_dropped_or_renewed_process_is_due_once() -> None:

@@ -58,6 +58,7 @@ def _parts(config: Config, store: Store, folder: Path, log: Log) -> Parts:
         release=ReleaseWork(),
         delivery=_delivery(config, store, log),
         log=log,
+        devices=config.sources.devices,
     )
 
 

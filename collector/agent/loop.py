@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import select
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
-from analyzers.contracts.facts import ExitFact, LogFact, fact_of
+from analyzers.contracts.facts import ExitFact, fact_of
 from analyzers.contracts.outbox import ServerRow
 from collector.agent.about import dump_fact, facts_of, worth_keeping
 from collector.agent.feeds import RECALL_SECONDS, Feeds
 from collector.agent.health import health_of
 from collector.agent.incidents import Incidents
+from collector.agent.memory import held_memory
 from collector.agent.outgoing import Outgoing, named
 from collector.agent.probing_pool import Prober
+from collector.agent.recent import Recent
 from collector.agent.release_work import ReleaseWork
 from collector.agent.roster import Roster
 from collector.agent.service.journal_log import Log
@@ -39,9 +40,6 @@ from collector.sources.stream import Batch, Stream
 # within 400 ms all the same.
 LEAST_SECONDS = 0.1
 HURRY_SECONDS = 0.25  # between rounds while a judgement or an end is awaited
-# Events of daily work, and how many of the last ones of a server are kept in memory.
-ROUTINE = frozenset({"task-launched", "task-done", "slots-idle", "request"})
-RECENT = 64
 BEAT_SECONDS = 10.0
 GRACE_BATCHES = 20  # portions of one stream in one round: a burst must not hold up the others for ever
 
@@ -61,6 +59,7 @@ class Parts:
     release: ReleaseWork
     delivery: Delivery | None = None
     log: Log = field(default_factory=Log)
+    devices: bool = True
 
 
 class Agent:
@@ -81,7 +80,7 @@ class Agent:
         self._last_round = 0.0
         self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._wishes: dict[int, Wishes] = {}
-        self._recent: dict[int, deque[Evidence]] = {}
+        self._recent = Recent()
         self._notes: dict[int, tuple[str, ...]] = {}
         self._dumping: set[int] = set()
         self.out = Outgoing(parts.store, parts.log)
@@ -181,7 +180,7 @@ class Agent:
         if not self._wish(found).watch:
             return
         parts.watch.born(found)
-        self._recent[found.pid] = deque(maxlen=RECENT)
+        self._recent.born(found.pid)
         parts.feeds.born(found, fresh=fresh)
         self._recall(found)
         parts.release.seen(found)
@@ -221,16 +220,17 @@ class Agent:
         parts, found = self.parts, ended.found
         for stream in parts.feeds.own.get(found.pid, []):
             self._stream(stream)  # its last lines
-        self._keep_recent(found)
+        self.out.facts += self._recent.take(found.pid)
         parts.roster.ended(ended)
         self.out.tell(parts.incidents.ended(ended))
         case = parts.incidents.deaths.case_of(found.incarnation)
         self._moved(found, parts.watch.ended(ended, case.fault if case is not None else None))
         parts.prober.gone(found.pid)
         parts.release.gone(found.pid)
+        self._recent.gone(found.pid)
         parts.feeds.ended(found.pid)
         parts.feeds.dying()
-        for known in (self._wishes, self._notes, self._recent):
+        for known in (self._wishes, self._notes):
             known.pop(found.pid, None)
         self._dumping.discard(found.pid)
         self.out.gone(ended)
@@ -271,7 +271,7 @@ class Agent:
 
     def _batch(self, name: str, batch: Batch) -> None:
         told = [self._fact(evidence) for evidence in batch.evidence]
-        placed = tuple(item for item in told if not self._routine(item))
+        placed = tuple(item for item in told if not self._recent.keeps(item))
         same = Batch(placed, batch.cursor, batch.gaps, batch.more)
         self.parts.store.put(Write(yields=(yielded(name, same, self._wall()),)))
 
@@ -288,22 +288,6 @@ class Agent:
         self._moved(found, self.parts.watch.note(own, found.incarnation))
         self.out.tell(self.parts.incidents.evidence(own, found))
         return own
-
-    def _routine(self, evidence: Evidence) -> bool:
-        """Lines of daily work: the log has them, and the last ones are kept for the case of a death."""
-        if evidence.kind != LogFact.KIND or evidence.data.get("event") not in ROUTINE:
-            return False
-        recent = self._recent.get(evidence.incarnation.pid or 0)
-        if recent is not None:
-            recent.append(evidence)
-        return recent is not None
-
-    def _keep_recent(self, found: Found) -> None:
-        """Something befell the server: what it did last belongs to it."""
-        recent = self._recent.get(found.pid)
-        if recent:
-            self.out.facts += recent
-            recent.clear()
 
     def _asked_to_stop(self, found: Found, evidence: Evidence) -> None:
         """A supervisor stops the server on purpose, and a router's children with it."""
@@ -346,9 +330,11 @@ class Agent:
             return
         parts = self.parts
         self.out.moved(found, transition)
+        if parts.devices:
+            self.out.facts += held_memory(found, transition, self._view(found))
         troubled = transition.new in ("stranded", "hung", "dumping")
         if troubled:
-            self._keep_recent(found)
+            self.out.facts += self._recent.take(found.pid)
         facts = parts.watch.facts(found.incarnation) if troubled else ()
         self.out.facts += facts
         self.out.tell(parts.incidents.changed(found, transition, facts))

@@ -7,6 +7,9 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
+
+import pytest
 
 # Before any module of ours is imported, and for the processes that tests start: an overlay or a pack of the
 # user would change verdicts' sentences and the catalogue's version.
@@ -19,3 +22,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _no_alarm_is_left() -> Iterator[None]:
+    """A timer that code under test left running would end the whole run half a minute later."""
+    yield
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    assert left == 0, f"an alarm was left running, {left:.1f} s before it would have ended the run"

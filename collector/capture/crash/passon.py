@@ -36,6 +36,7 @@ def pass_on(crash: Crash, previous: str, process: "Process | None" = None) -> in
             return 1
         return _to_file(crash, previous, process)
     except (OSError, ValueError) as problem:
+        stall.end_after(0)
         tell(f"PID {crash.pid}: not passed on ({problem})")
         return 1
 

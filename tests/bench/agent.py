@@ -43,9 +43,9 @@ int main(int argc, char **argv) {
     printf("%u.%02u.%03u.000 I ", n / 600, n / 10 % 60, n % 10 * 100);
     switch (n % 5) {
       case 0: printf("slot launch_slot_: id  0 | task %u | processing task\n", n / 5); break;
-      case 1: printf("slot update_slots: id  0 | task %u | prompt processing progress, n_tokens = 64\n", n / 5); break;
+      case 1: printf("slot update_slots: id  0 | task %u | prompt processing, n_tokens = 64\n", n / 5); break;
       case 2: printf("slot print_timing: id  0 | task %u | eval time = 88.10 ms / 11 tokens\n", n / 5); break;
-      case 3: printf("slot      release: id  0 | task %u | stop processing: n_tokens = 75, truncated = 0\n", n / 5); break;
+      case 3: printf("slot      release: id  0 | task %u | stop processing: n_tokens = 75\n", n / 5); break;
       default: printf("srv  update_slots: all slots are idle\n");
     }
     usleep(100000);

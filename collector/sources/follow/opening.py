@@ -48,7 +48,7 @@ class Place:
         return _beneath(self.root_of, self.path)
 
     def same(self, known: tuple[int, int]) -> bool:
-        """Whether (device, inode) still stands there, by the cheapest look; False where only opening tells."""
+        """Whether (device, inode) still stands there, by one look; False where only opening tells."""
         if self.path is None:
             where = str(PROC / str(self.fd_of) / "fd" / str(self.fd))
         elif self.root_of is None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import itertools
 
 import pytest
-
-import itertools
 
 from collector.discovery.waiting import FIRST_SECONDS, LAST_SECONDS, NEVER, Waiting
 

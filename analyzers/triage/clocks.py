@@ -20,6 +20,7 @@ from analyzers.contracts.report import ClockOffset
 
 # Slewing moves the wall clock by at most half a millisecond a second (adjtime(2)); more than that is a step.
 SLEW = 0.0005
+WHOLE_SECOND = 1.0
 STEP_S = 0.25  # below it a step changes no order that is told here
 CLOCKS = ("wall", "mono")
 WORDS = {"wall": "wall clock", "mono": "CLOCK_MONOTONIC", "elapsed": "the server's own clock"}
@@ -104,6 +105,9 @@ def _delivered(clock: str, name: str, pairs: Sequence[Pair]) -> ClockOffset:
     said = f"{WORDS[clock]} at which {name} got {len(pairs)} lines, against the stamps in them"
     said += "; a line arrives at once or late, never early: this is the smallest distance, "
     said += f"the latest line came {late:.3f} s after it"
+    resolution = _resolution(pairs)
+    if resolution:
+        said += "; its stamps are whole seconds, and nothing finer is known"
     if moved is not None:
         said += f"; between two lines it moved by {moved:+.3f} s for good: a clock was set, stood still or "
         said += "began anew, so nothing was placed by it"
@@ -111,23 +115,29 @@ def _delivered(clock: str, name: str, pairs: Sequence[Pair]) -> ClockOffset:
         clock=f"{clock} ({name})",
         to=f"elapsed ({name})",
         seconds=round(apart[0], 6),
-        spread=round(apart[len(apart) // 2] - apart[0], 6),
+        spread=round(max(resolution, apart[len(apart) // 2] - apart[0]), 6),
         pairs=len(pairs),
         explain=said,
     )
+
+
+def _resolution(pairs: Sequence[Pair]) -> float:
+    """One second where every stamp of arrival is a whole one (journalctl's short forms), else 0."""
+    return WHOLE_SECOND if all(float(at).is_integer() for at, _ in pairs) else 0.0
 
 
 def jumped(pairs: Sequence[Pair]) -> float | None:
     """By how much the distance moved at one place, with every line before it on one side of every line after
     it; None for delays, which come and go."""
     apart = [at - elapsed for at, elapsed in sorted(pairs, key=lambda pair: pair[1])]
+    step = STEP_S + _resolution(pairs)
     low, high = list(accumulate(apart, min)), list(accumulate(apart, max))
     low_after, high_after = list(accumulate(apart[::-1], min)), list(accumulate(apart[::-1], max))
     for cut in range(2, len(apart) - 1):
         least, most = low_after[len(apart) - cut - 1], high_after[len(apart) - cut - 1]
         up, down = least - high[cut - 1], low[cut - 1] - most
         wide = max(high[cut - 1] - low[cut - 1], most - least)
-        if max(up, down) > STEP_S and max(up, down) > wide:
+        if max(up, down) > step and max(up, down) > wide:
             return least - low[cut - 1]
     return None
 

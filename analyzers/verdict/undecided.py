@@ -67,7 +67,7 @@ def _needs_its_key(pid: int, story: SleepStory, ending: Ending) -> Finding:
 
 
 UNAUTHORIZED, OK = (401, 403), 200
-_SILENT = "nothing in this evidence shows a fault, and nothing rules one out: a memory fault prints no line"
+_SILENT = "nothing that is shown to be this process's tells of a fault, and nothing rules one out"
 _LIVING = (
     "the process lives; whether it hangs is decided by what moves between two looks, and that is missing"
 )

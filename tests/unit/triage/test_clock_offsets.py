@@ -202,3 +202,14 @@ def test_a_jump_of_the_wall_clock_is_told_and_does_not_turn_the_timeline_round(t
 
 def test_a_log_alone_has_no_clocks_to_compare(tmp_path: Path) -> None:
     assert read(tmp_path, log="\n".join(text for _, text in SERVER) + "\n").clocks == []
+
+
+@pytest.mark.parametrize("start", [0.0, 0.2, 0.5, 0.75, 0.99])
+def test_whole_seconds_of_a_short_journal_are_no_clock_that_was_set(start: float) -> None:
+    # GIVEN lines of a server whose wall clock was cut to seconds
+    elapsed = [start + 0.31 * number for number in range(12)]
+    pairs = [(float(int(1_700_000_000 + each)), each) for each in elapsed]
+    # THEN nothing moved, and a real step is seen still
+    assert jumped(pairs) is None
+    late = [(at + 3600.0 if number > 5 else at, each) for number, (at, each) in enumerate(pairs)]
+    assert jumped(late) is not None

@@ -23,10 +23,13 @@ from analyzers.contracts.outbox_read import open_reading
 from analyzers.errors import UserError
 from collector.lab.reference import ReferenceServer, ServerSpec, cached_model
 from collector.lab.reference.environments import prepare
+from tests.bench.table import Row, Section, at_most
 
 MANY = 100
 LINES = 10  # a second, of each
 SETTLE = 5.0
+IDLE, ASKING = "idle, one server, no probes", "idle, one server, probes every 10 s"
+CROWD = f"{MANY} servers, {LINES} lines/s each"
 SOURCE = r"""
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -145,17 +148,48 @@ def rows(seconds: float) -> Iterator[Cost]:
     with tempfile.TemporaryDirectory(prefix="bench-agent-") as name, ReferenceServer() as lab:
         spec = ServerSpec(cached_model(), python=prepare("2026.10.11549"), idle_seconds=1)
         with lab.start(spec):
-            yield cost("idle, one server, no probes", _sub(name, "idle"), quiet, 1, seconds)
-            yield cost("idle, one server, probes every 10 s", _sub(name, "asking"), asking, 1, seconds)
+            yield cost(IDLE, _sub(name, "idle"), quiet, 1, seconds)
+            yield cost(ASKING, _sub(name, "asking"), asking, 1, seconds)
         folder = _sub(name, "many")
         with many(folder, MANY):
-            yield cost(f"{MANY} servers, {LINES} lines/s each", folder, quiet, MANY, seconds)
+            yield cost(CROWD, folder, quiet, MANY, seconds)
 
 
 def _sub(name: str, part: str) -> Path:
     folder = Path(name) / part
     folder.mkdir()
     return folder
+
+
+# Goals of the monitoring issue: share of a core, bytes, seconds until everybody is shown.
+GOALS = {
+    IDLE: (0.003, 60e6, None),
+    ASKING: (None, 60e6, None),
+    CROWD: (0.02, 80e6, 2.0),
+}
+
+
+def measure(seconds: float = 20.0) -> list[Section]:
+    """The rows for the page of figures."""
+    made = [each for row in rows(seconds) for each in _figures(row)]
+    said = "The hundred are stand-ins that listen and print; the one is a real hosted server."
+    return [Section("The agent itself", tuple(made), said)]
+
+
+def _figures(row: Cost) -> list[Row]:
+    share, most, late = GOALS[row.what]
+    how = f"{row.seconds:.0f} s after everybody was shown and {SETTLE:.0f} s had passed"
+    cpu_goal, cpu_met = at_most(100 * row.cpu, 100 * share, "% of a core") if share else ("", None)
+    size_goal, size_met = at_most(row.bytes / 1e6, most / 1e6, "MB")
+    found = [
+        Row(f"{row.what}: processor", f"{100 * row.cpu:.2f} % of a core", how, cpu_goal, cpu_met),
+        Row(f"{row.what}: memory", f"{row.bytes / 1e6:.0f} MB", "resident", size_goal, size_met),
+    ]
+    if late is not None:
+        goal, met = at_most(row.found_after, late, "s")
+        took = f"{row.found_after:.2f} s"
+        found.append(Row(f"{row.what}: all shown", took, "from the start of the process", goal, met))
+    return found
 
 
 def words(row: Cost) -> str:

@@ -24,6 +24,7 @@ from collector.lab.reference import ReferenceServer, RunningServer, ServerSpec, 
 from collector.lab.reference.client import Request
 from collector.lab.reference.conditions import ENTERING, EXITING
 from collector.lab.reference.environments import prepare
+from tests.bench.table import Row, Section
 
 IDLE = 1  # seconds; the shortest limit gives the most cycles a minute
 OFTEN = 0.1  # seconds between two rounds of probes while the sleep is timed
@@ -31,6 +32,7 @@ SECONDLY = 1.0  # and while answers are timed: ten times the agent's default
 RESAMPLES = 4000
 LEVEL = 0.95
 WARM_UP = 5
+NEAR = 0.02  # how far from 1 the ratio of latencies may lie
 BLOCK = 40  # answers in a row under one setting: half a second
 TOKENS = 200
 SLEEP_DEADLINE = 6.0
@@ -202,6 +204,25 @@ def rows(cycles: int, requests: int, only: Sequence[str] = ()) -> Iterator[Shift
                 yield shift(server, build, "health,props", cycles, number)
                 yield shift(server, build, "metrics", max(4, cycles // 3), number)
                 yield slowing(server, build, requests, number)
+
+
+def measure(cycles: int = 30, requests: int = 600) -> list[Section]:
+    """The rows for the page of figures."""
+    made = tuple(_figure(row) for row in rows(cycles, requests))
+    said = "GET /metrics is the control: an instrument that cannot see its effect would prove nothing."
+    return [Section("What probes disturb", made, said)]
+
+
+def _figure(row: Shift | Slowing) -> Row:
+    if isinstance(row, Slowing):
+        inside = row.ratio.low >= 1 - NEAR and row.ratio.high <= 1 + NEAR
+        what, figure = f"{row.build}: latency with /health, /props", words(row).partition("latency ")[2]
+        return Row(what, figure, "probes once a second", f"1 ± {NEAR} at 95 %", inside)
+    what, figure = f"{row.build}: moment of sleep with /{row.routes}", words(row).partition("moved by ")[2]
+    if row.routes == "metrics":
+        return Row(what, figure.strip(), "probes ten times a second; the control")
+    nothing = row.difference.low <= 0 <= row.difference.high and row.wakes == 0
+    return Row(what, figure.strip(), "probes ten times a second", "no shift at 95 %, no wake", nothing)
 
 
 def words(row: Shift | Slowing) -> str:

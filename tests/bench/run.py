@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analyzers.errors import UserError
-from tests.bench import journal, logs, machine, startup, verdict
+from tests.bench import agent, disturbance, journal, logs, machine, startup, verdict
 from tests.bench.measure import ROOT, MeasureError
 from tests.bench.table import Section, failure, markdown, plain
 
 PAGE = ROOT / "docs" / "figures.md"
 AGAIN = ("make bench", "make bench SERVER_BIN=PATH  # a native llama-server with D2 as well")
-PARTS = ("verdict", "logs", "startup", "journal")
+PARTS = ("verdict", "logs", "startup", "journal", "agent", "disturbance")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +55,8 @@ def _part(name: str, rounds: int, binary: Path | None) -> list[Section]:
         "logs": lambda: [logs.measure(rounds)],
         "startup": lambda: [startup.measure()],
         "journal": lambda: journal.measure(rounds),
+        "agent": agent.measure,
+        "disturbance": disturbance.measure,
     }
     try:
         return measures[name]()

@@ -107,6 +107,7 @@ VERBS = {
             "watch every llama-server of this host and disturb none: the agent",
             "agent",
             ("httpx",),
+            plain="collector.agent.command:plainly",
         ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(

@@ -9,21 +9,30 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from analyzers.catalogue.builds import build_number_of
 from analyzers.contracts.evidence import Evidence, Incarnation
 from collector.agent.probing import DEFAULT_EVERY, HEALTH, METRICS, PROPS, Allowed, Timetable, allowed
 from collector.discovery.model import Found
 from collector.gather.network import within
-from collector.sources.http import PROBE_TIMEOUT
-from collector.sources.probes import Probe, probe_health, probe_metrics, probe_props
 from collector.sources.target import Target
+
+if TYPE_CHECKING:
+    from collector.sources.probes import Probe
 
 # One round of a dead server holds a thread for two time-outs: eight threads ask a hundred servers of which
 # a quarter never answers within the default interval of 10 s.
 THREADS = 8
 
-ASK: dict[str, Callable[..., Probe]] = {HEALTH: probe_health, PROPS: probe_props, METRICS: probe_metrics}
+TIMEOUT = 2.0  # seconds for one question; /props answers in milliseconds or is blocked
+
+
+def asks() -> dict[str, Callable[..., Probe]]:
+    """The real questions. The HTTP library takes 12 MB: only an agent that asks has it."""
+    from collector.sources.probes import probe_health, probe_metrics, probe_props
+
+    return {HEALTH: probe_health, PROPS: probe_props, METRICS: probe_metrics}
 
 
 @dataclass(frozen=True)
@@ -54,9 +63,9 @@ class Prober:
     """
 
     every: float = DEFAULT_EVERY
-    timeout: float = PROBE_TIMEOUT
+    timeout: float = TIMEOUT
     threads: int = THREADS
-    ask: dict[str, Callable[..., Probe]] = field(default_factory=lambda: dict(ASK))
+    ask: dict[str, Callable[..., Probe]] = field(default_factory=dict)
     inside: Callable[[int, Callable[[], Round]], Round] = within
     mono: Callable[[], float] = time.monotonic
     spread: Callable[[], float] = random.random
@@ -71,6 +80,7 @@ class Prober:
 
     def want(self, found: Found, target: Target, *, metrics: bool = False) -> Allowed:
         """Ask this server from now on, and what that means for it."""
+        self.ask = self.ask or asks()
         may = allowed(build_number_of(found.build), metrics=metrics)
         known = self._known.get(found.pid)
         if known is None or known.found.incarnation != found.incarnation:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from analyzers.catalogue.builds import build_number_of
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import ActionFact, ModelFileFact, fact_of, to_evidence
-from collector.actions.release import ACTION, release_stranded
 from collector.discovery.model import Found
 from collector.gather.network import within
 from collector.sources.modelfile import look_at_model
 from collector.sources.procfs import PROC
 from collector.sources.sockdiag import TcpSample
-from collector.sources.stranded import Stranded
 from collector.sources.target import Target
 
 # Without mmap the weights are read into memory, and the context comes on top: a tenth and 256 MiB.
@@ -29,7 +28,15 @@ ROOM_FACTOR, ROOM_BYTES = 1.1, 256 << 20
 GENTLEST = "tokenize"
 TRIED = "a release failed before in this life of the server; not tried again"
 GOOD = frozenset({"released", "woken", "abandoned", "nothing-to-release"})
+ACTION = "release-stranded"  # as collector.actions.release names it
 Release = Callable[..., Evidence]
+
+
+def release_stranded(*told: Any, **more: Any) -> Evidence:
+    """The real action. The HTTP library takes 12 MB: only an agent that acts has it."""
+    from collector.actions.release import release_stranded as act
+
+    return act(*told, **more)
 
 
 def waker_of(build: int | None) -> str:
@@ -81,6 +88,8 @@ class Releaser:
         if short is not None:
             return self._remembered(found, refusal(found, short))
         quiet = max((tcp.last_data_recv_ms or 0 for tcp in connections), default=0) / 1000
+        from collector.sources.stranded import Stranded
+
         stranded = Stranded(target, tuple(connections), quiet, ())
         waker = waker_of(build_number_of(found.build))
         done = self.inside(found.pid, lambda: self.act(stranded, files=files, waker=waker))

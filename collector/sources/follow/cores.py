@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analyzers.contracts.evidence import Evidence, Incarnation, Trust
 from analyzers.contracts.facts import CoreFact, to_evidence
 from analyzers.errors import UserError
 from analyzers.logs.text import visible
-from collector.capture.intake.watch import Watch
 from collector.capture.kept.captures import Capture, captures
 from collector.sources.follow.position import decoded, encoded
 from collector.sources.stream import DEFAULT_LIMIT, Batch, StreamHealth
+
+if TYPE_CHECKING:
+    from collector.capture.intake.watch import Watch
 
 EVERY = 1.0  # seconds between looks at the store's time stamp; a look costs one stat
 FULL = 60.0  # seconds after which it is listed even so: stamps of some file systems are coarse
@@ -40,7 +43,7 @@ class CoreStream:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._now = store, now
-        self._watch = Watch(folders) if folders else None
+        self._watch = _watching(folders) if folders else None
         stored = decoded(cursor)
         names = stored.get("known")
         self._known = (
@@ -125,6 +128,13 @@ class CoreStream:
         if self._watch.refused:
             self._problem = visible(self._watch.refused[-1])
             self._watch.refused.clear()
+
+
+def _watching(folders: Sequence[Path]) -> Watch:
+    """Imported when it is used: few hosts keep core files in folders."""
+    from collector.capture.intake.watch import Watch
+
+    return Watch(folders)
 
 
 def _capture(one: Capture) -> Evidence:

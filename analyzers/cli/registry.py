@@ -109,6 +109,11 @@ VERBS = {
             ("httpx",),
             plain="collector.agent.command:plainly",
         ),
+        Verb(
+            "watch-helper",
+            "collector.agent.helper.cli:app",
+            "do for an unprivileged agent what only root may",
+        ),
         Verb("explain", "analyzers.cli.verbs.explain:app", "what a class, defect, cause or phase means"),
         Verb(
             "demo",

@@ -9,6 +9,7 @@ from analyzers.errors import UserError
 from collector.agent.config.load import read_secret
 from collector.agent.config.model import Config
 from collector.agent.feeds import make_feeds
+from collector.agent.helped import helped
 from collector.agent.incidents import Incidents
 from collector.agent.loop import Parts
 from collector.agent.probing_pool import Prober
@@ -18,7 +19,6 @@ from collector.agent.service.journal_log import Log
 from collector.agent.states.model import Knobs
 from collector.agent.states.watch import StateWatch
 from collector.agent.wishes import Wishlist
-from collector.discovery.watch import Discovery
 from collector.incidents.find import default_folder
 from collector.outbox.delivery import Delivery
 from collector.outbox.hub import HubSink
@@ -39,7 +39,9 @@ def assemble(config: Config, outbox: Path | None, log: Log) -> Parts:
 
 def _parts(config: Config, store: Store, folder: Path, log: Log) -> Parts:
     roster = Roster()
-    feeds = make_feeds(config.sources, store.cursors(), roster)
+    help = helped(config.agent.helper_socket, roster, kernel=config.sources.kernel)
+    feeds = make_feeds(config.sources, store.cursors(), roster, kernel_device=help.kernel)
+    feeds.places = help.places
     wishlist = Wishlist(config)
     for line in (*feeds.notes, *wishlist.problems):
         log.warning("left-out", line)
@@ -47,10 +49,10 @@ def _parts(config: Config, store: Store, folder: Path, log: Log) -> Parts:
     incidents.restore(store.open_incidents())
     knobs = Knobs(stranded=config.stranded.after_seconds, hung=config.hung.after_seconds)
     return Parts(
-        discovery=Discovery(),
+        discovery=help.discovery,
         feeds=feeds,
         roster=roster,
-        watch=StateWatch(knobs=knobs),
+        watch=StateWatch(knobs=knobs, senses=help.senses),
         prober=Prober(every=config.probes.every_seconds, timeout=config.probes.timeout_seconds),
         incidents=incidents,
         store=store,

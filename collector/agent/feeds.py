@@ -41,6 +41,7 @@ class Feeds:
     notes: list[str] = field(default_factory=list)
     cursors: Mapping[str, str] = field(default_factory=dict)
     lines: Lines = field(default_factory=Lines)  # what shapes of lines tell is the same in every file
+    places: Callable[[Found], list[Place]] = lambda found: places_of(found)  # its log files
     files: bool = True
     containers: bool = True
 
@@ -90,10 +91,7 @@ class Feeds:
     def _files(self, found: Found, fresh: bool) -> Iterable[FileStream]:
         if not self.files:
             return []
-        places = output_places(found.pid)
-        if found.log_file is not None:
-            places.append(Place(Path(found.log_file), root_of=found.pid))
-        return [self._file(place, found.incarnation, fresh) for place in places]
+        return [self._file(place, found.incarnation, fresh) for place in self.places(found)]
 
     def _file(self, place: Place, who: Incarnation, fresh: bool) -> FileStream:
         cursor = self.cursors.get(f"file:{place.name}:{who.pid}")
@@ -109,8 +107,20 @@ class Feeds:
         return [container_stream(path, found.incarnation, cursor=cursor, whole=fresh)]
 
 
+def places_of(found: Found) -> list[Place]:
+    """A server's log files as this process can open them."""
+    places = output_places(found.pid)
+    if found.log_file is not None:
+        places.append(Place(Path(found.log_file), root_of=found.pid))
+    return places
+
+
 def make_feeds(
-    table: SourcesTable, cursors: Mapping[str, str], roster: Roster, *, kernel_device: Path | None = None
+    table: SourcesTable,
+    cursors: Mapping[str, str],
+    roster: Roster,
+    *,
+    kernel_device: Path | int | None = None,
 ) -> Feeds:
     """The host's streams as the settings want them, each going on where ``cursors`` says."""
     feeds = Feeds(cursors=cursors, files=table.own_log_files, containers=table.containers)

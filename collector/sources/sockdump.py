@@ -30,10 +30,12 @@ ESTABLISHED = 1 << TCP_ESTABLISHED
 
 class ConnectionDump:
     """One netlink socket kept open. The kernel answers for the network namespace in which it was opened (the
-    first ``read``), whichever thread reads later."""
+    first ``read``), whichever thread reads later. ``link`` is one that was opened elsewhere."""
 
-    def __init__(self) -> None:
-        self._link: socket.socket | None = None
+    def __init__(self, *, link: socket.socket | None = None) -> None:
+        self._link = link
+        if link is not None:
+            link.settimeout(_RECEIVE_TIMEOUT)
 
     def read(self, ports: Container[int], *, states: int = ESTABLISHED) -> dict[int, list[TcpSample]]:
         """Connections by LOCAL port, of ``ports``; cut at MAX_CONNECTIONS. Raises UserError when the kernel

@@ -28,10 +28,11 @@ class Table(BaseModel):
 
 
 class AgentTable(Table):
-    """``tick_seconds`` between looks at sockets and processes."""
+    """``tick_seconds`` between looks at sockets and processes; ``helper_socket`` of the privileged helper."""
 
     tick_seconds: Annotated[float, Field(ge=0.2, le=10)] = 1.0
     log_level: Literal["error", "warning", "info", "debug"] = "info"
+    helper_socket: Path | None = None
 
 
 class ProbesTable(Table):

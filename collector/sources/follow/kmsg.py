@@ -29,13 +29,15 @@ COMMAND = "sudo dmesg --raw --kernel > kernel.txt"
 class KmsgStream:
     """The contract of sources/stream.py over /dev/kmsg. Without a cursor it begins now.
 
-    Raises OSError when the device may not be opened: then the journal's kernel lines are the source.
+    ``device``: its path, or a descriptor of it that reads without blocking and is closed with this. Raises
+    OSError when it may not be opened: then the journal's kernel lines are the source.
     """
 
     name = "kernel"
 
-    def __init__(self, *, cursor: str | None = None, device: Path = KMSG) -> None:
-        self._descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def __init__(self, *, cursor: str | None = None, device: Path | int = KMSG) -> None:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        self._descriptor = device if isinstance(device, int) else os.open(device, flags)
         self._boot = boot_id()
         stored = decoded(cursor)
         same = stored.get("boot") == self._boot
@@ -137,7 +139,7 @@ def _sequence(record: bytes) -> int | None:
 
 
 def kernel_source(
-    journal: JournalStream | None, *, cursor: str | None = None, device: Path = KMSG
+    journal: JournalStream | None, *, cursor: str | None = None, device: Path | int = KMSG
 ) -> KmsgStream | None:
     """The device where it may be read; else ``journal`` is told to read the kernel's lines, None returned."""
     try:

@@ -16,7 +16,7 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "cli.md"
 
 
 def sections() -> dict[str, str]:
-    parts = re.split(r"^## (\w+)\n", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    parts = re.split(r"^## ([\w-]+)\n", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 

@@ -366,6 +366,7 @@ class Agent:
     def _commit(self, due: bool) -> None:
         rows: Iterable[ServerRow] = ()
         if due:
+            self.out.flips(self._mono())
             parts = self.parts
             watched = [each for each in parts.roster.living if self._is_watched(each.pid)]
             rows = self.out.due_rows(watched, self._view, self._notes, self._mono(), self._wall())

@@ -15,6 +15,8 @@ from collector.discovery.model import Ended, Found
 from collector.outbox.store import Store
 from collector.outbox.write import NewAttachment, Write, Yielded
 
+WORK = {"awake", "busy"}
+FLIP_SECONDS = 5.0
 ROWS_EVERY = 5.0  # seconds between two rows of a server whose state did not change
 Notes = Mapping[int, Sequence[str]]
 View = Callable[[Found], StateView | None]
@@ -31,6 +33,8 @@ class Outgoing:
     _transitions: list[TransitionRow] = field(default_factory=list)
     _gone: list[str] = field(default_factory=list)
     _rows: dict[int, tuple[str, float]] = field(default_factory=dict)
+    _flips: dict[int, TransitionRow] = field(default_factory=dict)
+    _flipped: dict[int, float] = field(default_factory=dict)
 
     def tell(self, records: Iterable[IncidentRecord]) -> None:
         """Incidents that were opened or revised."""
@@ -47,12 +51,15 @@ class Outgoing:
 
     def moved(self, found: Found, transition: Transition) -> None:
         """A server's state changed."""
-        self._rows.pop(found.pid, None)
-        self._transitions.append(
-            TransitionRow(
-                key_of(found.incarnation), transition.new, transition.wall, transition.old, transition.mono
-            )
+        row = TransitionRow(
+            key_of(found.incarnation), transition.new, transition.wall, transition.old, transition.mono
         )
+        if {transition.old, transition.new} == WORK:
+            self._flips[found.pid] = row
+            return
+        self._flips.pop(found.pid, None)
+        self._rows.pop(found.pid, None)
+        self._transitions.append(row)
         told = {"before": transition.old, "after": transition.new, **named(found)}
         self.log.info("state", transition.reason, **told)
 
@@ -69,9 +76,17 @@ class Outgoing:
 
     def gone(self, ended: Ended) -> None:
         """The server is no longer shown."""
-        self._rows.pop(ended.found.pid, None)
+        for known in (self._rows, self._flips, self._flipped):
+            known.pop(ended.found.pid, None)
         self._gone.append(key_of(ended.found.incarnation))
         self.log.info("server-ended", "a server is gone", **_end(ended))
+
+    def flips(self, mono: float) -> None:
+        """Beginnings and ends of work, a request each: the last one of every few seconds is enough."""
+        for pid in list(self._flips):
+            if mono - self._flipped.get(pid, float("-inf")) >= FLIP_SECONDS:
+                self._flipped[pid] = mono
+                self._transitions.append(self._flips.pop(pid))
 
     def commit(self, rows: Iterable[ServerRow] = (), health: str | None = None) -> None:
         """Everything into the store, in one transaction; synced when it is due. ``health``: the agent's own,
@@ -105,7 +120,8 @@ class Outgoing:
             seen = view(found)
             state = seen.state if seen is not None else ""
             known = self._rows.get(found.pid)
-            if known is None or known[0] != state or mono - known[1] >= ROWS_EVERY:
+            same = known is not None and ({known[0], state} <= WORK or known[0] == state)
+            if known is None or not same or mono - known[1] >= ROWS_EVERY:
                 self._rows[found.pid] = (state, mono)
                 yield row_of(found, seen, wall, notes.get(found.pid, ()))
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,7 @@ def _bytes(text: bytes) -> int:
     return 0
 
 
+@cache
 def nvml_module() -> Any:
     """NVML's binding, started; None where it or its driver is not here."""
     try:

@@ -256,3 +256,16 @@ def test_waiting_ends_at_once_when_a_stop_is_asked_for(scene):
     assert clocks.monotonic() - began < 5
     os.close(read)
     os.close(write)
+
+
+def test_a_busy_server_s_work_is_told_every_few_seconds_and_not_each_time(scene):
+    scene.round(born=(server(),))
+    for number in range(40):
+        event = "task-done" if number % 2 else "task-launched"
+        scene.tell(fact(LogFact(event=event, task_id=number // 2), Trust.SERVER, mono=scene.time.now))
+        scene.round()
+    told = [row.after for row in scene.stored("transitions")]
+    assert 3 <= told.count("busy") + told.count("awake") <= 12
+    for _ in range(8):
+        scene.round()
+    assert scene.stored("transitions")[-1].after == "awake"

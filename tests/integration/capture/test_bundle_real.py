@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 from crash_lab import installed, manifest, needs_root, until
-from test_crash_real import DEATH, KEY, sleeping
+from test_crash_real import KEY, sleeping, struck
 
 from analyzers.contracts.report import Report
 from analyzers.triage.run import Options, triage
@@ -17,14 +18,12 @@ from collector.capture.crash.writing import FULL_CORE
 from collector.capture.handing import write
 from collector.capture.importing import found_in, run
 from collector.capture.intake.take import KNOWN, TAKEN
-from collector.capture.kept.captures import captures
+from collector.capture.kept.captures import Capture, captures
 from collector.capture.kept.filing import slim_full
 from collector.capture.kept.signatures import signature
 from collector.lab.faults import d2_unload_under_reader, provoked
-from collector.lab.faults.prompts import count_tokens
 from collector.lab.faults.provoked import Stage
-from collector.lab.reference import ReferenceServer, ServerSpec, cached_model
-from collector.lab.reference.conditions import exited
+from collector.lab.reference import ReferenceServer, RunningServer, ServerSpec, cached_model
 from collector.lab.reference.cores import CoreSearch
 from collector.lab.reference.environments import STALE_CAPTURE_VERSION, prepare
 
@@ -56,14 +55,11 @@ def bundled(store: Path, name: str, target: Path, journal: Path) -> Path:
     return target
 
 
-@pytest.mark.full  # within a whole gate run its server was not seen to end in 30 s; not explained yet
 def test_a_real_d1_from_crash_to_verdict(lab: ReferenceServer, tmp_path: Path) -> None:
     # GIVEN a real server that died of D1 under a handler that keeps the full core as well
-    server = sleeping(lab)
     with installed(mode="full") as place:
-        server.send(count_tokens())
-        assert server.wait_until(exited, DEATH)
-        capture = place.one()
+        server = struck(partial(sleeping, lab))
+        capture = place.of(server.pid)
         # WHEN a bundle is made of what the crash path kept in memory's place
         log = server.output.path
         full = judged(capture / FULL_CORE, log)
@@ -89,15 +85,19 @@ def test_a_real_d1_from_crash_to_verdict(lab: ReferenceServer, tmp_path: Path) -
         _imported(capture / "core", place.store, tmp_path, log)
 
 
+def _kept(store: Path, folder: Path) -> Capture:
+    return next(one for one in captures(store) if one.path == folder)
+
+
 def _slimmed(store: Path, capture: Path, log: Path) -> None:
     before = told(judged(capture / "core", log))
-    said = slim_full(captures(store)[0])
+    said = slim_full(_kept(store, capture))
     assert said == f"{capture.name}: slimmed"
     assert not (capture / FULL_CORE).exists()
     again = manifest(capture)
     assert again["slimming"] == {"done": True, "why": None}
     assert FULL_CORE not in again["files"]
-    assert slim_full(captures(store)[0]) is None
+    assert slim_full(_kept(store, capture)) is None
     assert told(judged(capture / "core", log)) == before
 
 
@@ -128,20 +128,22 @@ def test_a_real_d2_from_crash_to_verdict(
     assert report.verdict.confidence in CERTAIN
 
 
-@pytest.mark.full  # within a whole gate run its server was not seen to end in 30 s; not explained yet
-def test_a_replaced_library_costs_the_bundle_nothing(lab: ReferenceServer, tmp_path: Path) -> None:
-    # GIVEN a hosted server whose library is replaced by an update while it sleeps
-    home = prepare(STALE_CAPTURE_VERSION).parent.parent
-    shutil.copytree(home, tmp_path / "env", symlinks=True)
-    server = sleeping(lab, tmp_path / "env" / "bin" / "python")
-    library = next((tmp_path / "env").rglob("xllamacpp*.abi3.so"))
+def _replaced(lab: ReferenceServer, folder: Path, turn: int) -> RunningServer:
+    """A server asleep whose library is another file by now."""
+    home = folder / f"env{turn}"
+    shutil.copytree(prepare(STALE_CAPTURE_VERSION).parent.parent, home, symlinks=True)
+    server = sleeping(lab, turn, home / "bin" / "python")
+    library = next(home.rglob("xllamacpp*.abi3.so"))
     library.unlink()
     library.write_bytes(b"another build")
+    return server
+
+
+def test_a_replaced_library_costs_the_bundle_nothing(lab: ReferenceServer, tmp_path: Path) -> None:
+    # GIVEN a hosted server whose library is replaced by an update while it sleeps
     # WHEN it dies of D1, and a bundle is made of the capture
     with installed() as place:
-        server.send(count_tokens())
-        assert server.wait_until(exited, DEATH)
-        capture = place.one()
+        capture = place.of(struck(partial(_replaced, lab, tmp_path)).pid)
         assert list(capture.glob("deleted-*"))
         bundle = bundled(place.store, capture.name, tmp_path / "d1.tar.zst", tmp_path / "journal")
         # THEN the copy of the library names frames and build, in the bundle, of the folder, in the signature
@@ -151,4 +153,4 @@ def test_a_replaced_library_costs_the_bundle_nothing(lab: ReferenceServer, tmp_p
             assert report.process.build == "b11063"
             assert not [gap for gap in report.gaps if "no llama.cpp code" in gap.why]
             assert report.signature is not None
-            assert report.signature.bug_key == signature(captures(place.store)[0], keep=False)
+            assert report.signature.bug_key == signature(_kept(place.store, capture), keep=False)

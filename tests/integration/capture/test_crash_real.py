@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,12 @@ from collector.lab.reference.environments import STALE_CAPTURE_VERSION, prepare
 
 pytestmark = [pytest.mark.real, needs_root]
 DEATH = 30.0
+# What D1's stale pointer finds hangs on where the reload's memory lands, and that on the variables of the
+# environment: servers of one environment did alike (24 of 24 failed an assertion of the tokenizer, 12 of 12
+# faulted in another). Of 90 with up to 13 short variables more 52 faulted, 28 failed the assertion, 10 read
+# zeros, answered "0 tokens" and lived on; with one variable of up to 6,000 bytes 40 of 40 faulted.
+PADDING = 3000
+TRIES = 5
 BOTTOMS = ("clone", "clone3", "__clone3", "__clone", "_start")
 KEY = "sk-a-key-nobody-may-see"
 
@@ -31,17 +39,33 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceServer]:
         yield reference
 
 
-def sleeping(lab: ReferenceServer, python: Path | None = None) -> RunningServer:
+def sleeping(lab: ReferenceServer, turn: int = 0, python: Path | None = None) -> RunningServer:
+    """A server asleep, its environment of another length at each turn."""
     spec = ServerSpec(
         cached_model(),
         python=python or prepare(STALE_CAPTURE_VERSION),
         idle_seconds=1,
         poisoned=True,
         api_key=KEY,
+        environment={"PADDING": "x" * (PADDING + turn * 64), "GGML_NO_BACKTRACE": "1"},
     )
     server = lab.start(spec)
     assert server.wait_until(asleep, SLEEP_DEADLINE)
     return server
+
+
+def struck(sleeper: Callable[[int], RunningServer]) -> RunningServer:
+    """A server that one token count in its sleep ended by a fault. ``sleeper``: starts the one of a turn."""
+    said = []
+    for turn in range(TRIES):
+        server = sleeper(turn)
+        answer = server.send(count_tokens())
+        assert answer.status is not None or server.wait_until(exited, DEATH), answer
+        if server.ending is not None and server.ending.signal == signal.SIGSEGV:
+            return server
+        said.append(f"{answer.status} {answer.body[:60]!r} {server.ending}")
+        server.take_down()
+    raise AssertionError(f"none of {TRIES} servers faulted: {said}")
 
 
 def stacks(core: Path) -> list[list[str]]:
@@ -59,16 +83,11 @@ def gdb_stacks(core: Path, exe: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip() and "xstate" not in line)
 
 
-@pytest.mark.full  # within a whole gate run its server was not seen to end in 30 s; not explained yet
 @pytest.mark.parametrize("mode", ["minimal", "full"])
 def test_a_real_d1_is_kept_with_every_stack_whole(lab: ReferenceServer, mode: str) -> None:
-    # GIVEN a real server that sleeps
-    server = sleeping(lab)
-    # WHEN one token count ends it, its client still waiting
+    # GIVEN a real server that sleeps; WHEN one token count ends it, its client still waiting
     with installed(mode=mode) as place:
-        server.send(count_tokens())
-        assert server.wait_until(exited, DEATH)
-        capture = place.one()
+        capture = place.of(struck(partial(sleeping, lab)).pid)
         told = manifest(capture)
         # THEN it is known by its mapped library, and every stack reaches its bottom
         assert told["mark"].startswith("mapped xllamacpp")

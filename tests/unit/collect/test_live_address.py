@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -136,7 +137,11 @@ def test_clients_of_a_unix_socket_are_counted_and_not_judged(unix: HTTPServer) -
     assert (facts, gaps) == ([], [])
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
-        facts, gaps = live._clients(NATIVE, target)
+        # The process owns the connection once its thread has accepted it.
+        end = time.monotonic() + 30
+        while not facts:
+            assert time.monotonic() < end, "the connection was not accepted"
+            facts, gaps = live._clients(NATIVE, target)
         told = fact_of(facts[0], SocketFact)
         assert told is not None
         assert (told.bytes_received, told.unanswered) == (None, False)

@@ -16,12 +16,14 @@ HOSTED_SCRIPT = Path(__file__).with_name("hosted.py")
 # What a freed block is filled with: 0xA5 inverted by glibc, so a freed pointer reads 0x5a5a5a5a5a5a5a5a,
 # a non-canonical address that faults when it is followed.
 POISON_BYTE = 165
-# Poison alone is not enough: the reload may get the very same blocks back from the thread's small-block
-# cache, in the same order, and the stale pointer then finds the new model in place of the old one (0 of 6
-# crashes in one shape, 27 of 27 with the cache off). Nor is that enough: on a static b11368 the model's
-# object came back to its own address at every reload. Blocks of a page and more in mappings of their own
-# leave no such hole: the object moved at 36 of 36 reloads of three builds.
-TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=4096"
+# Poison alone is not enough: the reload may get the very same blocks back, in the same order, and the stale
+# pointer then finds the new model in place of the old one. Every list that gives a small block back unmerged
+# must be off, the thread's cache and the fast bins, and blocks of a page and more stand in mappings of their
+# own: on a static b11368 the model's object came back to its own address at every reload. Token counts to
+# sleeping servers, their environments of many shapes, that faulted: all three settings 40 of 40 on a b11063
+# wheel and 24 of 24 on a native b11138; without the one for fast bins 52 of 90 and 7 of 20 (the rest failed
+# an assertion, read zeros, or answered right, and all servers of one environment did alike).
+TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0:glibc.malloc.mmap_threshold=4096"
 # llama-server reads an argument that is not given from its variable; LLAMA_ARG_ is not the only beginning.
 SERVER_VARIABLES = "LLAMA_"
 # The later one of two counts: a user's log_path would hide the report.

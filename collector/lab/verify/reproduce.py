@@ -41,7 +41,7 @@ FOUND_ON = ""
 MODEL = "model.gguf"
 SEEN, NOT_SEEN, NOT_TRIED = 1, 0, 125
 # Blocks from the small-block cache would come back in the same order and hide a stale pointer.
-TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=4096"
+TUNABLES = "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0:glibc.malloc.mmap_threshold=4096"
 POISON = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": TUNABLES}
 START_SECONDS = DEATH_SECONDS = 60.0  # writing a core takes a while, and the connection breaks first
 SETTLE_SECONDS = 5.0  # an awake server answers each of these requests in under a second

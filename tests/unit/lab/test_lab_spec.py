@@ -57,7 +57,10 @@ def test_poison_and_libraries_reach_the_environment(monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/before")
     poisoned = environment(ServerSpec(MODEL, python=PYTHON, poisoned=True))
     assert poisoned["MALLOC_PERTURB_"] == "165"
-    assert "tcache_count=0" in poisoned["GLIBC_TUNABLES"]
+    # AND no list gives a freed block back as it was: the reload would come to lie where the old model lay
+    assert {"glibc.malloc.tcache_count=0", "glibc.malloc.mxfast=0"} <= set(
+        poisoned["GLIBC_TUNABLES"].split(":")
+    )
     native = environment(ServerSpec(MODEL, binary=BINARY, environment={"X": "1"}))
     assert native["LD_LIBRARY_PATH"] == "/opt/build:/before"
     assert native["X"] == "1"

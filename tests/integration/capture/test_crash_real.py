@@ -23,12 +23,11 @@ from collector.lab.reference.environments import STALE_CAPTURE_VERSION, prepare
 
 pytestmark = [pytest.mark.real, needs_root]
 DEATH = 30.0
-# What D1's stale pointer finds hangs on where the reload's memory lands, and that on the variables of the
-# environment: servers of one environment did alike (24 of 24 failed an assertion of the tokenizer, 12 of 12
-# faulted in another). Of 90 with up to 13 short variables more 52 faulted, 28 failed the assertion, 10 read
-# zeros, answered "0 tokens" and lived on; with one variable of up to 6,000 bytes 40 of 40 faulted.
-PADDING = 3000
-TRIES = 5
+# What D1's stale pointer finds hangs on where the reload's memory lands. Until the lab switched glibc's fast
+# bins off as well, some environments made every server answer "0 tokens" and live on, and this waited in
+# vain. All of 40 faulted since; the next try has an environment of another length.
+PADDING = 512
+TRIES = 3
 BOTTOMS = ("clone", "clone3", "__clone3", "__clone", "_start")
 KEY = "sk-a-key-nobody-may-see"
 
@@ -47,7 +46,7 @@ def sleeping(lab: ReferenceServer, turn: int = 0, python: Path | None = None) ->
         idle_seconds=1,
         poisoned=True,
         api_key=KEY,
-        environment={"PADDING": "x" * (PADDING + turn * 64), "GGML_NO_BACKTRACE": "1"},
+        environment={"PADDING": "x" * (turn * PADDING), "GGML_NO_BACKTRACE": "1"},
     )
     server = lab.start(spec)
     assert server.wait_until(asleep, SLEEP_DEADLINE)
